@@ -147,7 +147,7 @@ class MicroBatches:
         weights = layout.restrict(dims.__contains__)
         if self.network.mesh_impl.transport.is_between_processes:
             # Both programs cut a gradient into the same slices only if they have the same mesh.
-            weights = Layout(layout.mesh_shape, weights.rules)
+            weights = Layout(layout.mesh_shape, weights.rules, layout.sequential, layout.offload_dir)
         mesh["layout"] = weights
         self.program = Program(update, shapes, variables=self.network, may_repeat=True, **mesh)
         self._wanted = list(shapes)

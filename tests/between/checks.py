@@ -60,9 +60,9 @@ def numpy(results):
 # Operations, compared with TensorFlow in every process.
 
 
-def check_operation(name, dtype, mesh_shape, layout):
+def check_operation(name, dtype, mesh_shape, layout, mesh_impl="collective"):
     """Compares an operation and its gradients with TensorFlow."""
-    harness.check(CASES[name], dtype, mesh_shape, layout, "collective")
+    harness.check(CASES[name], dtype, mesh_shape, layout, mesh_impl)
 
 
 def check_sums(dtype, processors):
@@ -299,7 +299,7 @@ def trained_in_micro_batches(count, mesh_shape, layout, mesh_impl):
     """Returns the losses of a few steps of several micro-batches, and the variables and the step number after them."""
     task = _task(norm="group", norm_groups=1)
     inputs = part_inputs(task.inputs(2 * count, SIZES, "float64"), count)
-    options = {"layout": Layout.parse(mesh_shape, layout), "mesh_impl": mesh_impl, "seed": 3}
+    options = {"layout": Layout.of(layout, mesh_shape), "mesh_impl": mesh_impl, "seed": 3}
     options |= {"frozen": Frozen("unet3d/down0"), "average_decay": 0.25}
     step = MicroBatches(task, SGD(0.1, momentum=0.9), inputs, count, **options)
     rows = []
@@ -331,7 +331,8 @@ def unread_messages():
         transport.begin(turn)
         ring = [Message(i, (i + 1) % num, (3,), lambda _: tf.fill([3], float(own))) for i in range(num)]
         twice = [*ring, *(Message(i, (i + 1) % num, (2, 2), lambda _: tf.fill([2, 2], -1.0 - own)) for i in range(num))]
-        first, second = transport.exchange(ring, tf.float32), transport.exchange(twice, tf.float32)
+        values = [tf.zeros([3])]
+        first, second = transport.exchange(ring, values), transport.exchange(twice, values)
         assert [i for i, value in enumerate(first) if value is not None] == [(own - 1) % num]
         (unread,) = transport.reduce([tf.constant([1.0, 2.0])], [0], "SUM")
         (everything,) = transport.gather([tf.fill([1, 2], own)], 0, 1)
@@ -356,7 +357,8 @@ def exchanged(messages, dtype):
     def call(turn):
         transport.begin(turn)
         for _ in range(2):
-            results = transport.exchange([message(i, *each) for i, each in enumerate(messages)], tf.as_dtype(dtype))
+            values = [tf.zeros([], dtype)]
+            results = transport.exchange([message(i, *each) for i, each in enumerate(messages)], values)
         with tf.control_dependencies(transport.end()):
             return {i: tf.identity(value) for i, value in enumerate(results) if value is not None}
 
@@ -419,7 +421,7 @@ def predicted(sizes, flips, mesh_shape, layout):
       (the region of this process, its probabilities by slices, the whole probabilities, the regions of all processes).
     """
     task = _task(norm="batch")
-    settings = NetworkBuilder(task=task, dtype="float64", layout=Layout.parse(mesh_shape, layout))
+    settings = NetworkBuilder(task=task, dtype="float64", layout=Layout.of(layout, mesh_shape))
     networks = []
     for seed in range(2):
         inputs = task.inputs(1, sizes, dtype="float64", labels=False)
@@ -451,7 +453,7 @@ def trained_on_records(folder, options, steps, mesh_shape, layout, mesh_impl):
     model_dir = Path(folder).parent / f"{mesh_impl}-{zlib.crc32(name.encode()):x}"
     shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "checkpoint_every": 2}
     data = mi.jobs.TrainingData(folder, Records(augmentation=_MOVED))
-    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    where = {"layout": Layout.of(layout, mesh_shape), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
     for num_steps in steps:
         mi.jobs.train(**shared | options, **where, data=data, model_dir=model_dir, num_steps=num_steps)
     return together.losses(model_dir), together.weights(model_dir)
@@ -476,7 +478,7 @@ def chunks_read_by_training(folder, augmentation, options, mesh_shape, layout, m
     data = mi.jobs.TrainingData(folder, Records(augmentation=augmentation))
     shared = {"task": _JOB, "optimizer": Adam(0.01), "progress": False, "num_steps": 1, "model_dir": model_dir}
     shared["class_frequencies"] = None  # process 0 would count the labels of whole cases first
-    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    where = {"layout": Layout.of(layout, mesh_shape), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(stored, "CheckedFolder", Watched)
         # One process counts the labels of whole cases first.
@@ -516,7 +518,7 @@ class _DifferentVolumes(_OwnVolumes):
 def trained_on_own_data(folder, options, mesh_shape, layout, mesh_impl):
     """Returns losses.csv of a training on a custom data set, without times, and its final weights."""
     model_dir = Path(folder) / f"{mesh_impl}-{zlib.crc32(f'{options} {mesh_shape}'.encode()):x}"
-    where = {"layout": Layout.parse(mesh_shape, layout), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
+    where = {"layout": Layout.of(layout, mesh_shape), "devices": mi.jobs.Devices(mesh_impl=mesh_impl)}
     shared = {"task": _JOB, "optimizer": Adam(0.01), "dtype": "float64", "progress": False, "num_steps": 3}
     mi.jobs.train(**shared, **options, **where, data=mi.jobs.TrainingData(None, _OwnVolumes()), model_dir=model_dir)
     return together.losses(model_dir), together.weights(model_dir)

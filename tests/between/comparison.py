@@ -1,11 +1,15 @@
 """Comparison of the results of all processes with those of one."""
 
+import dataclasses
+
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.engine.layout import Layout
+
 
 def assert_same(group, tolerance, fn, *args):
-    """Asserts that a function returns the same in all processes on a collective mesh as here on one device.
+    """Asserts that a function returns the same in all processes on a collective mesh as here on one device, at once.
 
     Args:
       group: the `Group`.
@@ -13,7 +17,9 @@ def assert_same(group, tolerance, fn, *args):
       fn: a function of `checks` whose last argument is the mesh implementation.
       *args: its other arguments.
     """
-    results, expected = group.run(fn, *args, "collective"), fn(*args, "stacked")
+    results = group.run(fn, *args, "collective")
+    at_once = [dataclasses.replace(arg, sequential=()) if isinstance(arg, Layout) else arg for arg in args]
+    expected = fn(*at_once, "stacked")
     for number, result in enumerate(results):
         tf.nest.assert_same_structure(result, expected)
         for (path, value), (_, wanted) in zip(_arrays(result), _arrays(expected), strict=True):

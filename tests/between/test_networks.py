@@ -3,15 +3,18 @@
 import numpy as np
 import pytest
 
+from mtf_imaging.engine.layout import Layout
 from tests.between import checks
 from tests.between.comparison import assert_same
 
+IN_TURNS = Layout.parse("slabs:3,rows:2", "x:slabs,y:rows", "slabs")
 LAYOUTS = [
     (4, "rows:2,cols:2", "x:rows,y:cols"),
     pytest.param(4, "rows:4,cols:4", "x:rows,y:cols", marks=pytest.mark.slow),  # 4 processors per process
     pytest.param(4, "rows:2,cores:2", "x:rows,batch:cores", marks=pytest.mark.slow),
     pytest.param(4, "rows:3,cols:4", "x:rows,y:cols", marks=pytest.mark.slow),  # uneven slices
     pytest.param(2, "rows:2", "x:rows", marks=pytest.mark.slow),
+    pytest.param(2, "", IN_TURNS, marks=pytest.mark.slow),
     pytest.param(2, "rows:6,cols:2", "x:rows,y:cols", marks=pytest.mark.slow),
 ]
 all_layouts = pytest.mark.parametrize(("num", "mesh", "layout"), LAYOUTS)
@@ -32,7 +35,7 @@ def test_gradients(groups, num, mesh, layout):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("num", "mesh", "layout"),
-    [(4, "rows:2,cols:2", "x:rows,y:cols"), (2, "rows:2,cores:3", "x:rows,batch:cores")],
+    [(4, "rows:2,cols:2", "x:rows,y:cols"), (2, "rows:2,cores:3", "x:rows,batch:cores"), (2, "", IN_TURNS)],
 )
 def test_micro_batches(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-9, checks.trained_in_micro_batches, 2, mesh, layout)

@@ -5,7 +5,7 @@ import math
 import pytest
 from hypothesis import assume, given, settings
 
-from mtf_imaging.engine.layout import parse_layout, parse_shape
+from mtf_imaging.engine.layout import Layout, parse_layout, parse_shape
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from tests.between import checks
 from tests.engine.harness import sample
@@ -83,6 +83,28 @@ def test_many_layouts_equal_the_whole(groups, num, name, mesh, layout):
     _check(groups.get(num), name, mesh, layout)
 
 
+_IN_TURNS = [
+    (2, "conv3d strides 2, 1, 3", "slabs:3,rows:2", "x:slabs,y:rows"),
+    (2, "conv3d halo of several slices", "slabs:2,rows:12", "y:slabs,x:rows"),
+    (2, "conv3d_transpose odd output sizes", "slabs:3,rows:2", "y:slabs,x:rows"),
+    (2, "max_pool3d overlapping ties", "slabs:2,cols:2,planes:3", "z:slabs,y:cols,x:planes"),
+    (2, "group_norm", "slabs:2,model:2", "x:slabs,channels:model"),
+    (2, "dice_loss", "slabs:3,rows:2", "x:slabs,y:rows"),
+    (2, "roi_align of three levels", "slabs:2,cols:2", "height:slabs,width:cols"),
+    (4, "batch_norm", "slabs:3,rows:4", "y:slabs,x:rows"),
+]
+_IN_TURNS_FEW = ("conv3d halo of several slices", "conv3d_transpose odd output sizes", "batch_norm")
+
+
+@pytest.mark.parametrize(
+    ("num", "name", "mesh", "layout"),
+    [pytest.param(*row, marks=[] if row[1] in _IN_TURNS_FEW else [pytest.mark.slow]) for row in _IN_TURNS],
+)
+def test_in_turns(groups, num, name, mesh, layout):
+    group, dtype = groups.get(num), "float32" if name.startswith(NO_FLOAT64) else "float64"
+    group.run(checks.check_operation, name, dtype, mesh, layout, "collective, half in turns")
+
+
 def test_bfloat16(groups):
     for name in ("conv3d 3^3", "batch_norm"):
         groups.get(4).run(checks.check_operation, name, "bfloat16", "rows:4,cols:3", "x:rows,y:cols")
@@ -95,6 +117,10 @@ def test_bfloat16(groups):
         pytest.param("x", "rows:4", "x:rows", marks=pytest.mark.slow),
         pytest.param("x", "rows:2,cols:2", "x:rows,x_whole:cols", marks=pytest.mark.slow),
         pytest.param("xyz", "planes:4,rows:2,cols:1", "x:rows,y:cols,z:planes", marks=pytest.mark.slow),
+        pytest.param(
+            *("xyz", "", Layout.parse("planes:3,rows:4,cols:2", "x:rows,y:cols,z:planes", "planes,cols")),
+            id="xyz in turns",
+        ),
     ],
 )
 def test_gathered_dimensions(groups, names, mesh, layout):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from mtf_imaging.engine.layout import Layout
 from tests.between import checks
 from tests.between.comparison import assert_same
 from tests.between.messages import check_exchange
@@ -13,7 +14,7 @@ from tests.between.messages import check_exchange
 DTYPES = ("bool", "uint8", "int32", "int64", "uint32", "uint64", "bfloat16", "float16", "float32", "float64")
 FEW_DTYPES = ("bool", "uint64", "bfloat16")
 # x:7,y:5 over several processes: even and uneven slices, several processors per process, and replicated meshes.
-MESHES = [
+AT_ONCE = [
     (4, "rows:4,cols:2", "x:rows,y:cols"),
     (4, "rows:2", "x:rows"),
     pytest.param(4, "cols:2,rows:8", "x:rows,y:cols", marks=pytest.mark.slow),
@@ -21,7 +22,19 @@ MESHES = [
     pytest.param(3, "rows:3,cols:2", "x:rows,y:cols", marks=pytest.mark.slow),
     pytest.param(8, "rows:4,cols:2", "y:rows,x:cols", marks=pytest.mark.slow),
 ]
-all_meshes = pytest.mark.parametrize(("num", "mesh", "layout"), MESHES)
+# An odd number of turns, an even number that compute the same twice, and processes that compute the same.
+IN_TURNS = [
+    pytest.param(2, "", Layout.parse("slabs:3,rows:4", "x:slabs,y:rows", "slabs"), id="2 processes in 3 turns"),
+    pytest.param(
+        2,
+        "",
+        Layout.parse("slabs:2,cols:2,same:2", "x:slabs,y:cols", "slabs,same"),
+        id="2 processes in 2x2 turns",
+        marks=pytest.mark.slow,
+    ),
+    pytest.param(2, "", Layout.parse("slabs:4", "x:slabs", "slabs"), id="2 processes in the same 4 turns"),
+]
+all_meshes = pytest.mark.parametrize(("num", "mesh", "layout"), AT_ONCE + IN_TURNS)
 
 
 @all_meshes
@@ -36,7 +49,7 @@ def test_random_numbers_do_not_depend_on_the_layout(groups, num, mesh, layout):
 
 
 @pytest.mark.slow
-@all_meshes
+@pytest.mark.parametrize(("num", "mesh", "layout"), AT_ONCE)
 def test_random_numbers_of_loops_do_not_depend_on_the_layout(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-11, checks.random_numbers_in_loops, mesh, layout)
 
@@ -45,6 +58,7 @@ def test_random_numbers_of_loops_do_not_depend_on_the_layout(groups, num, mesh, 
     ("num", "mesh", "layout"),
     [
         (4, "rows:2,cores:2", "x:rows,batch:cores"),
+        (2, "", Layout.parse("slabs:3,cores:2", "x:slabs,batch:cores", "slabs")),
         pytest.param(2, "rows:6", "x:rows", marks=pytest.mark.slow),
         pytest.param(4, "cores:4", "batch:cores", marks=pytest.mark.slow),
     ],
@@ -99,7 +113,11 @@ def test_all_faults_of_a_layout_are_reported_in_every_process(groups):
 @pytest.mark.parametrize("num", [2, 3, 4, 8])
 def test_regions_of_any_size(groups, num):
     meshes = {
-        2: [("rows:2,cols:3", "x:rows,y:cols"), ("rows:6", "x:rows")],
+        2: [
+            ("rows:2,cols:3", "x:rows,y:cols"),
+            ("rows:6", "x:rows"),
+            ("", Layout.parse("slabs:3,rows:2", "x:slabs,y:rows", "slabs")),
+        ],
         3: [("rows:3", "y:rows"), ("cols:2,rows:6", "x:rows,y:cols")],
         4: [("rows:2,cols:2", "x:rows,y:cols"), ("rows:2", "x:rows"), ("cols:4,rows:2", "x:rows,y:cols"), ("", "")],
         8: [("rows:4,cols:2", "x:rows,y:cols"), ("rows:8", "y:rows"), ("rows:2,cols:2", "y:rows,x:cols")],

@@ -8,6 +8,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.augmentation import Augmentation
 from mtf_imaging.data.phantom import write_phantom
+from mtf_imaging.engine.layout import Layout
 from tests.between import checks
 from tests.between.comparison import assert_same
 from tests.jobs.test_buckets import MM, resize
@@ -42,6 +43,7 @@ def case(name, num, mesh_shape, layout, steps=(3,), slow=True, **options):
         case("one_grid", 4, "rows:2,same:2", "x:rows"),  # two processes read the same
         case("one_grid", 4, "rows:2,cores:2", "y:rows,batch:cores", batch_size=4, micro_batches=2, steps=(1, 3)),
         case("one_grid", 3, "cores:3", "batch:cores"),  # the last process has no sample
+        case("one_grid", 2, "", Layout.parse("slabs:3,rows:2", "x:slabs,y:rows", "slabs"), steps=(1, 3)),
         case("two_grids", 4, "rows:4", "y:rows", steps=(5,)),
         case("two_grids", 2, "rows:2", "x:rows", micro_batches=2, steps=(2, 5)),
     ],

@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.layout.regions import mirrored, whole_region
 from tests.between import checks
 
@@ -36,6 +37,8 @@ MOVES = {
     "nothing": (ROWS, [EMPTY] * 4),
 }
 
+IN_TURNS = Layout.parse("slabs:4,rows:4", "x:slabs,y:rows", "slabs")
+
 
 @pytest.mark.parametrize(("dtype", "message_bytes"), [("float32", 1 << 20), ("uint8", 8), ("float64", 100)])
 @pytest.mark.parametrize("name", MOVES)
@@ -55,6 +58,7 @@ def test_each_process_receives_the_region_that_it_wants(groups, name, dtype, mes
         pytest.param((16, 8, 8), ("z",), "rows:4", "z:rows", marks=pytest.mark.slow),
         pytest.param((9, 14, 8), ("x", "y"), "rows:4", "x:rows", marks=pytest.mark.slow),  # the last slice is empty
         pytest.param((16, 8, 8), (), "rows:2", "y:rows", marks=pytest.mark.slow),  # two processes with one slice
+        pytest.param((14, 8, 8), ("x",), "", IN_TURNS, marks=pytest.mark.slow),
         pytest.param((16, 8, 8), ("x",), "rows:2,cores:2", "x:rows,batch:cores", marks=pytest.mark.slow),
     ],
 )

@@ -139,13 +139,14 @@ def on(mesh_impl, mesh_shape):
 
     Args:
       mesh_impl: a mesh implementation; or "in turns" for processors that all take turns; or "half in turns" for those
-        along every other mesh dimension, while the others are stacked.
+        along every other mesh dimension, while the others are stacked; or "collective, half in turns".
       mesh_shape: the mesh.
     """
     if "in turns" not in mesh_impl:
         return {"mesh_impl": mesh_impl}
     names = [name for name, _ in parse_shape(mesh_shape)]
-    return {"mesh_impl": "stacked", "sequential": ",".join(names[:: 2 if "half" in mesh_impl else 1])}
+    kind = "collective" if "collective" in mesh_impl else "stacked"
+    return {"mesh_impl": kind, "sequential": ",".join(names[:: 2 if "half" in mesh_impl else 1])}
 
 
 def set_variables(program, values):

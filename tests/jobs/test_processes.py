@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.cli.main import main
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.files import lock
 from mtf_imaging.kinds.prediction_record import FILE
 from tests.jobs import together
-from tests.jobs.launched import launch
+from tests.jobs.launched import launch, train_command
 from tests.records import contents
 from tests.scores import read_scores
 
@@ -72,6 +73,7 @@ def four(one):
         job("four_space", "space", eval=True),
         job("four_uneven", "uneven", recompute=True),
         job("four_batch", "batch", checkpoint_async=True, eval=True),
+        job("four_turns", "turns", eval=True),
         job("four_micro", "uneven", micro_batches=2, eval=True),
         job("two_of_four", "space"),  # one process began this run
         job("fewer", "space", steps=2),
@@ -80,7 +82,9 @@ def four(one):
         job("four_patches", "space", steps=2, eval=True, **PATCH),
         job("four_patches", "batch", eval=True, **PATCH),
         {"job": "evaluate", "model_dir": "one", "layout": "space", "output": "four_scores"},
+        {"job": "evaluate", "model_dir": "one", "layout": "turns", "output": "turns_scores"},
         {"job": "predict", "model_dir": "one", "layout": "batch", "output": "four_predictions"},
+        {"job": "predict", "model_dir": "one", "layout": "turns", "output": "turns_predictions"},
         {"job": "predict", "model_dir": "one", "layout": "uneven", "output": "four_box", **BOX},
         {"job": "predict", "model_dir": "four_patches", "layout": "batch", "output": "four_windows", "flips": ("z",)},
     ]
@@ -101,6 +105,7 @@ RUNS = [
     ("four_space", "one"),
     ("four_uneven", "one"),
     ("four_batch", "one"),
+    ("four_turns", "one"),
     ("two_of_four", "one"),
     ("four_micro", "one_micro"),
     ("four_started", "one_started"),
@@ -114,7 +119,7 @@ def test_training_under_four_processes_equals_one_process(four, name, other):
     assert_same_run(folder / name, folder / other)
 
 
-@pytest.mark.parametrize(("name", "other"), [RUNS[0], RUNS[2], RUNS[4], RUNS[6]])
+@pytest.mark.parametrize(("name", "other"), [RUNS[0], RUNS[2], RUNS[3], RUNS[5], RUNS[7]])
 def test_held_out_scores_equal_those_of_one_process(four, name, other):
     folder, _ = four
     paths = [folder / run / "eval/scores.csv" for run in (name, other)]
@@ -129,6 +134,7 @@ def test_held_out_scores_equal_those_of_one_process(four, name, other):
 def test_evaluation_and_prediction_write_the_same_files(four):
     folder, _ = four
     assert contents(folder / "four_predictions", FILE) == contents(folder / "one_predictions", FILE)
+    assert contents(folder / "turns_predictions", FILE) == contents(folder / "one_predictions", FILE)
     assert len(contents(folder / "four_box", FILE)) == 3
     windows = [
         contents(folder / f"{name}_windows", FILE) for name in ("four", "one")
@@ -141,7 +147,15 @@ def test_evaluation_and_prediction_write_the_same_files(four):
     box = contents(folder / "one_box", FILE)
     assert contents(folder / "four_box", FILE) == box != contents(folder / "one_predictions", FILE)
     assert read_scores(folder / "four_scores") == read_scores(folder / "one_scores")
+    assert read_scores(folder / "turns_scores") == read_scores(folder / "one_scores")
     assert contents(folder / "four_scores/predictions") == contents(folder / "one_scores/predictions")
+
+
+def test_two_processes_in_turns_train_as_one_process(folder):
+    turns = {"mesh": "slabs:4,rows:2", "layout": "x:slabs,y:rows"}
+    launch(2, *train_command(folder, folder / "two_in_turns", STEPS, "--sequential", "slabs", **turns))
+    assert main([*map(str, train_command(folder, folder / "alone", STEPS)[:-4])]) == 0
+    assert_same_run(folder / "two_in_turns", folder / "alone")
 
 
 def test_only_process_0_writes(four):

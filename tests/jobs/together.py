@@ -13,6 +13,7 @@ LAYOUTS = {
     "space": ("rows:2,cols:2", "x:rows,y:cols"),
     "uneven": ("rows:4", "y:rows"),
     "batch": ("rows:2,cores:2", "x:rows,batch:cores"),
+    "turns": ("slabs:3,rows:4", "x:slabs,y:rows", "slabs"),
 }
 
 

@@ -183,9 +183,13 @@ MUTANTS = [
         ("concat = ndims + 1 + concat_dim", "concat = ndims + 1 + split_dim"),
     ),
     *mutants(
-        "mtf_imaging/engine/meshes/whole.py",
+        "mtf_imaging/engine/meshes/local.py",
         "tests/engine/meshes/test_whole.py tests/engine/upstream/test_uneven.py imported or extends or box",
-        ("np.minimum(np.arange(size + missing), size - 1)", "np.minimum(np.arange(size + missing), size - 2)"),
+        ("np.minimum(np.arange(size), x.shape[dim] - 1)", "np.minimum(np.arange(size), x.shape[dim] - 2)"),
+    ),
+    *mutants(
+        "mtf_imaging/engine/meshes/whole.py",
+        "tests/engine/meshes/test_whole.py",
         ("0 if axis is None else shard[axis] for axis in split)", "0 for axis in split)"),
     ),
     *mutants(

@@ -17,6 +17,20 @@ MUTANTS = [
         ("tf.where(self.table(exists), x, constant(fill, x.dtype))", "x", "", _TURNS),
     ),
     *mutants(
+        "mtf_imaging/engine/meshes/turn_mesh.py",
+        f"{_TURNS} same_stages",
+        ("if not self.transport.is_between_processes:", "if True:"),
+        (
+            "return self._alike(super().received(x, mesh_axis, source_pcoord, fill), x.tensor_list)",
+            "return super().received(x, mesh_axis, source_pcoord, fill)",
+        ),
+    ),
+    *mutants(
+        "mtf_imaging/engine/meshes/transport/between_processes.py",
+        f"{_TURNS} same_stages",
+        ("[] if outgoing else [own]", "[]"),
+    ),
+    *mutants(
         "mtf_imaging/engine/meshes/halo/reading.py",
         _ALL,
         ("*reversed(before), x, *after", "*before, x, *after", "", _TURNS),

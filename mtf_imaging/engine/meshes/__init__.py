@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 from collections.abc import Sequence
 
 from mtf_imaging.engine.compat import mtf
@@ -44,7 +45,7 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
     in_turns = [name for name, size in layout.mesh_shape if name in layout.sequential and size > 1]
     joined = runtime.current()
     if mesh_impl == "collective" or (mesh_impl == "auto" and joined is not None and devices is None):
-        return _collective(joined, layout, rules)
+        return _collective(joined, layout, rules, in_turns)
     devices = list(devices or default_devices())
     if mesh_impl == "auto":
         gpus = [device for device in devices if "GPU" in device.upper()]
@@ -60,7 +61,9 @@ def make_mesh_impl(mesh_impl: str, layout: Layout, devices: Sequence[str] | None
     return impl
 
 
-def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.LayoutRules) -> ShardMeshImpl:
+def _collective(
+    joined: runtime.Runtime | None, layout: Layout, rules: mtf.LayoutRules, in_turns: Sequence[str]
+) -> ShardMeshImpl:
     """Creates a mesh with one shard for each process.
 
     A mesh with fewer processors than processes, such as a program without a layout has, gets an additional dimension.
@@ -72,22 +75,19 @@ def _collective(joined: runtime.Runtime | None, layout: Layout, rules: mtf.Layou
             "a launcher that sets TF_CONFIG, and call mi.meshes.join() before any other use of TensorFlow.",
             ["mesh_impl"],
         )
-    if layout.sequential:
-        raise NotSupportedError(
-            f"sequential is {','.join(layout.sequential)}, but this program runs as {joined.processes.num} processes, "
-            "whose processors cannot take turns. Fix: start one process, or omit sequential."
-        )
-    num, sizes = joined.processes.num, [size for _, size in layout.mesh_shape]
-    shards = ShardGrid.make(sizes, num).num_shards
-    if num % shards or (shards < num and shards < layout.processors):
+    num, at_once = joined.processes.num, [size for name, size in layout.mesh_shape if name not in in_turns]
+    shards, processors = ShardGrid.make(at_once, num).num_shards, math.prod(at_once)
+    if num % shards or (shards < num and shards < processors):
         raise ConfigError(
-            f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: its {layout.processors} "
-            f"processors make at most {shards} equal boxes. Fix: choose a mesh_shape whose sizes multiply to {num} "
-            f"or a multiple of it, or start {shards} processes.",
+            f"mesh '{layout.mesh_string}' cannot be divided equally among {num} processes: the {processors} processors "
+            f"that compute at once make at most {shards} equal boxes. Fix: choose a mesh_shape whose sizes, without "
+            f"those in sequential, multiply to {num} or a multiple of it, or start {shards} processes.",
             ["mesh_shape"],
         )
     spare = ((_SPARE, num // shards),) if shards < num else ()
     shape = mtf.convert_to_shape([*layout.mesh_shape, *spare])
+    if in_turns:
+        return TurnMesh(shape, rules, (), in_turns, joined.transport)
     return ShardMeshImpl(shape, rules, (), transport=joined.transport(shape.to_integer_list))
 
 

@@ -15,26 +15,26 @@ class Boxes:
     """The regions and boxes of tensors with given shapes.
 
     Args:
-      mesh: the mesh.
+      mesh: the mesh. A process passes the slices of all its turns at once.
     """
 
     def __init__(self, mesh: Shards) -> None:
-        self._mesh = mesh
+        self._mesh, self._transport = mesh, mesh.transport.within_turn
 
     def shape(self, shape: mtf.Shape) -> list[int]:
         """Returns the shape of a box."""
         sizes = shape.to_integer_list
-        if not self._mesh.transport.is_between_processes:
+        if not self._transport.is_between_processes:
             return sizes
-        return whole.box_shape(sizes, self._mesh.split_axes(shape), self._mesh.grid)
+        return whole.box_shape(sizes, self._mesh.split_axes(shape), self._transport.grid)
 
     def region(self, shape: mtf.Shape) -> tuple[slice, ...]:
         """Returns the region of this process: a Python slice per dimension."""
-        return whole.region(shape.to_integer_list, self._mesh.split_axes(shape), self._mesh.transport)
+        return whole.region(shape.to_integer_list, self._mesh.split_axes(shape), self._transport)
 
     def regions(self, shape: mtf.Shape) -> list[tuple[slice, ...]]:
         """Returns the region of each process, by process number."""
-        return whole.regions(shape.to_integer_list, self._mesh.split_axes(shape), self._mesh.transport)
+        return whole.regions(shape.to_integer_list, self._mesh.split_axes(shape), self._transport)
 
     def fill(self, part: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:
         """Extends a region to a box."""
@@ -48,7 +48,7 @@ class Boxes:
     def gather(self, box: tf.Tensor, shape: mtf.Shape) -> tf.Tensor:
         """Gathers the boxes of all processes into the whole tensor, in every process."""
         mesh = self._mesh
-        if not mesh.transport.is_between_processes or not mesh.is_split(shape):
+        if not self._transport.is_between_processes or not mesh.is_split(shape):
             return box
         with tf.device(mesh.host):
-            return whole.gather_box(box, mesh.split_axes(shape), shape.to_integer_list, mesh.transport)
+            return whole.gather_box(box, mesh.split_axes(shape), shape.to_integer_list, self._transport)

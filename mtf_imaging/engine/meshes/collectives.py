@@ -156,7 +156,7 @@ def alltoall(
         for position, target in enumerate(group)
         for source in group
     ]
-    received = iter(transport.exchange(messages, pieces[0][0].dtype))
+    received = iter(transport.exchange(messages, stacks))
     results = list(stacks)
     for group in groups:
         for target in group:
@@ -245,7 +245,7 @@ def receive(
                 if source is not None:
                     make = functools.partial(cut, first, count)
                     messages.append(Message(group[source], target, (folded[0], count, folded[2]), make))
-    received = iter(transport.exchange(messages, dtype))
+    received = iter(transport.exchange(messages, stacks))
     results = list(stacks)
     for group in groups:
         for target, pieces in zip(group, ranges, strict=True):

@@ -75,16 +75,23 @@ class DeferredSums:
           stacks: the stack of this process, as a list.
           axes: mesh dimensions over which to sum.
         """
+        in_turns = [axis for axis in axes if axis in self._transport.in_turns]
+        if in_turns:  # a deferred sum over turns would store the gradients of every turn
+            stacks = self._transport.reduce(stacks, in_turns, "SUM")
         (partial,) = stacks
-        self._waiting.append(DeferredSum(self, partial, axes))
+        self._waiting.append(DeferredSum(self, partial, set(axes).difference(in_turns)))
         return self._waiting[-1]
 
     def compute(self) -> None:
         """Creates all sums that have been added since the last call, a few at a time."""
-        waiting, self._waiting = self._waiting, []
-        for _, alike in itertools.groupby(sorted(waiting, key=_kind), _kind):  # stable, so in the order of `add`
+        waiting, self._waiting = sorted(self._waiting, key=self._kind), []  # stable, so in the order of `add`
+        for _, alike in itertools.groupby(waiting, self._kind):
             for bucket in _buckets(list(alike)):
                 self._sum(bucket)
+
+    def _kind(self, x: DeferredSum) -> tuple:
+        """Returns a key; sums with equal keys can share a message."""
+        return x.dtype.name, x.axes, sorted(self._transport.axes_of(x.partial))
 
     def _sum(self, bucket: Sequence[DeferredSum]) -> None:
         """Creates the sums of one message."""
@@ -98,11 +105,6 @@ class DeferredSums:
             parts = tf.split(total, [math.prod(x.partial.shape) for x in bucket])
             for x, part in zip(bucket, parts, strict=True):
                 x.total = tf.reshape(part, x.partial.shape)
-
-
-def _kind(x: DeferredSum) -> tuple[str, tuple[int, ...]]:
-    """Returns a key; sums with equal keys can share a message."""
-    return x.dtype.name, x.axes
 
 
 def _buckets(sums: Sequence[DeferredSum]) -> list[list[DeferredSum]]:

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 # Functions that may be called on a whole stack instead of slice by slice, if all arguments have the same rank.
@@ -327,3 +328,11 @@ def from_grid_full(view: tf.Tensor, local: Sequence[int]) -> tf.Tensor:
     # The broadcast is needed even if it repeats nothing: without it, TensorFlow's graph optimizer (2.21) handles
     # dimensions of size 1 incorrectly in an all-to-all after a cut.
     return tf.reshape(tf.broadcast_to(view, [*local, *slice_shape]), [math.prod(local), *slice_shape])
+
+
+def extended(x: tf.Tensor, dim: int, size: int) -> tf.Tensor:
+    """Extends a dimension to a size.
+
+    The last element is repeated: it is a legal value of the tensor, such as a class label or a divisor.
+    """
+    return x if x.shape[dim] == size else tf.gather(x, np.minimum(np.arange(size), x.shape[dim] - 1), axis=dim)

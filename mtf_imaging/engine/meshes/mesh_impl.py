@@ -165,16 +165,16 @@ class ShardMeshImpl(_Protocol):
             return LaidOutTensor(whole.scatter(tf_x, split, self.transport, self.host))
         (device,) = self.devices
         with tf.device(device):
-            return LaidOutTensor([whole.cut(tf_x, split, self.grid)])
+            return LaidOutTensor([whole.cut(self.transport.part(tf_x, split), split, self.grid)])
 
     def export_to_tf_tensor(self, x: mtf.Tensor, laid_out_x: Lowered) -> tf.Tensor:
         """Gathers a laid-out tensor on the host: the whole tensor, or the box of this process if there are several."""
         stacks = self.canonical(laid_out_x.to_laid_out_tensor(), x.shape).tensor_list
-        split = self.split_axes(x.shape)
+        split, sizes = self.split_axes(x.shape), x.shape.to_integer_list
         if self.transport.is_between_processes and self.is_split(x.shape):
             with tf.device(self.host):
-                return tf.identity(whole.uncut(stacks[0], split, self.grid))
-        return whole.gather(stacks, split, x.shape.to_integer_list, self.transport, self.host)
+                return tf.identity(whole.box_of(stacks[0], split, sizes, self.transport))
+        return whole.gather(stacks, split, sizes, self.transport, self.host)
 
     def Print(self, x: Lowered, data: Sequence[LaidOutTensor], message: str, **kwargs: object) -> LaidOutTensor:
         with tf.control_dependencies([tf.print(message, *[d.tensor_list[0] for d in data], **kwargs)]):

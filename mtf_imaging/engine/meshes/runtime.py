@@ -283,7 +283,8 @@ class _Swap:
             by_target = dict(zip(self.partners, rows, strict=True))
             both = [ends for first, second in pairs for ends in ((first, second), (second, first))]
             messages = [Message(a, b, (size,), functools.partial(lambda to, _: by_target[to], b)) for a, b in both]
-            return [row for row in transport.exchange(messages, tf.int32) if row is not None]
+            values = rows or [tf.zeros([size], tf.int32)]
+            return [row for row in transport.exchange(messages, values) if row is not None]
 
         rows = [tf.TensorSpec([size], tf.int32) for _ in self.partners]
         with tf.device(self._host):

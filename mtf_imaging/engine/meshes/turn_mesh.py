@@ -7,11 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor, Lowered
 from mtf_imaging.engine.meshes.local import from_grid_full, to_grid
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.meshes.transport import InProcess, Transport
-from mtf_imaging.engine.meshes.turns import InTurns, Turns, grid_in_turns
+from mtf_imaging.engine.meshes.turns import InTurns, Turns
 from mtf_imaging.errors import NotSupportedError
 
 
@@ -23,7 +24,8 @@ class TurnMesh(ShardMeshImpl):
       layout: layout rules, in any form that `mtf.convert_to_layout_rules` accepts.
       devices: device strings, for the other mesh dimensions.
       sequential: names of the mesh dimensions whose processors take turns.
-      transport: the `Transport` between the shards of a turn; None if this process computes all of them, on `devices`.
+      transport: a function from the number of processors along each mesh dimension to the `Transport` between the
+        processes; None if this process computes all shards, on `devices`.
 
     Attributes:
       turns: the `Turns`.
@@ -35,16 +37,20 @@ class TurnMesh(ShardMeshImpl):
         layout: Any,
         devices: Sequence[str],
         sequential: Collection[str],
-        transport: Transport | None = None,
+        transport: Callable[[Sequence[int]], Transport] | None = None,
     ) -> None:
         dims = mtf.convert_to_shape(shape).dims
         sizes = [dim.size for dim in dims]
         axes = [axis for axis, dim in enumerate(dims) if dim.name in sequential]
         self.turns = Turns(sizes, axes)
+        of_a_turn = [1 if axis in axes else size for axis, size in enumerate(sizes)]
         if transport is None:
-            grid = grid_in_turns(sizes, axes, len(devices))
-            transport = InProcess(grid, list(devices)[: grid.num_shards])
-        super().__init__(shape, layout, devices, transport=InTurns(transport, self.turns))
+            grid = ShardGrid.make(of_a_turn, len(devices))
+            once: Transport = InProcess(grid, list(devices)[: grid.num_shards])
+            each = once
+        else:
+            once, each = transport(of_a_turn), transport(of_a_turn)
+        super().__init__(shape, layout, devices, transport=InTurns(once, each, self.turns))
 
     def canonical(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
         x = super().canonical(x, shape)
@@ -62,16 +68,31 @@ class TurnMesh(ShardMeshImpl):
             turns = [self.turns.at(shard, turn) for turn in range(self.turns.number)]
             return self.turns.choose([key(at) for at in turns], lambda turn: fn(turns[turn], *stacks))
 
-        return super().map_shards(chosen, *values)
+        found = super().map_shards(chosen, *values)
+        stacks = [stack for x in values for stack in getattr(x, "tensor_list", x)]
+        if isinstance(found, tuple):
+            return tuple(self._alike(y, stacks, key) for y in found)
+        return self._alike(found, stacks, key)
+
+    def _alike(
+        self, x: LaidOutTensor, inputs: Sequence[tf.Tensor], key: Callable[[Sequence[int]], Hashable] | None = None
+    ) -> LaidOutTensor:
+        """Returns a value as one that all processes compute in the same turns; see `Turns.alike`."""
+        if not self.transport.is_between_processes:
+            return x
+        shards, every = self.grid.shard_coordinates(), range(self.turns.number)
+        keys = [tuple(key(self.turns.at(shard, turn)) for shard in shards) for turn in every] if key else ()
+        return LaidOutTensor(self.turns.alike(stack, inputs, keys) for stack in x.tensor_list)
 
     def laid_out_constant(self, value_of: Callable[[tuple[int, ...]], Any]) -> LaidOutTensor:
         def values(shard: Sequence[int], turn: int) -> np.ndarray:
             return np.array([value_of(at) for at in self.grid.processor_coordinates(self.turns.at(shard, turn))])
 
         every = range(self.turns.number)
-        return LaidOutTensor(
+        found = LaidOutTensor(
             self.turns.table([values(shard, turn) for turn in every]) for shard in self.transport.coordinates
         )
+        return self._alike(found, [], lambda at: values(at, 0).tobytes())
 
     def slice_offsets(self, shape: mtf.Shape) -> dict[int, tf.Tensor]:
         """Returns {dimension: Tensor[] uint32}, the position of this turn's slices relative to those of turn 0."""
@@ -88,7 +109,12 @@ class TurnMesh(ShardMeshImpl):
 
     def to_once(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
         """Converts the slices of a turn to the slices of all processors, for the mesh `at_once`."""
-        (stack,) = self._alone(x)
+        if self.grid.num_shards > 1:
+            raise NotSupportedError(
+                "a loop needs all processors on one device, but their turns use several devices. Fix: name all mesh "
+                "dimensions in sequential and start one process, or compute without the loop."
+            )
+        (stack,) = x.tensor_list
         if not self.is_split(shape):
             return LaidOutTensor([stack])
         view = to_grid(stack, self.grid.local)
@@ -108,14 +134,6 @@ class TurnMesh(ShardMeshImpl):
         for axis in self.turns.axes:
             view = self.turns.part(view, axis, axis)
         return LaidOutTensor([from_grid_full(view, self.grid.local)])
-
-    def _alone(self, x: LaidOutTensor) -> list[tf.Tensor]:
-        if len(x.tensor_list) > 1:
-            raise NotSupportedError(
-                "a loop needs all processors on one device, but their turns use several devices. Fix: name all mesh "
-                "dimensions in sequential, or compute without the loop."
-            )
-        return x.tensor_list
 
     # Communication between turns; `ShardMeshImpl` communicates within a turn. `InTurns` reduces and gathers.
 
@@ -142,5 +160,5 @@ class TurnMesh(ShardMeshImpl):
         self, x: LaidOutTensor, mesh_axis: int, source_pcoord: Sequence[int | None], fill: float
     ) -> LaidOutTensor:
         if mesh_axis not in self.turns.axes:
-            return super().received(x, mesh_axis, source_pcoord, fill)
+            return self._alike(super().received(x, mesh_axis, source_pcoord, fill), x.tensor_list)
         return self.map_stacks(lambda stack: self.turns.receive(stack, mesh_axis, source_pcoord, fill), x)

@@ -8,14 +8,13 @@ by turn. The size of the graph therefore does not depend on the number of turns.
 import dataclasses
 import itertools
 import math
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes.grid import ShardGrid
-from mtf_imaging.engine.meshes.local import constant
+from mtf_imaging.engine.meshes.local import constant, extended
 from mtf_imaging.engine.meshes.transport import Message, Transport
 
 
@@ -93,6 +92,7 @@ class Turns:
       axes: the mesh dimensions whose processors take turns.
 
     Attributes:
+      mesh: number of processors along each mesh dimension.
       axes: the mesh dimensions whose processors take turns.
       number: number of turns.
       coordinates: for each turn, the coordinate along each mesh dimension, 0 along those that do not take turns.
@@ -102,6 +102,7 @@ class Turns:
     """
 
     def __init__(self, mesh: Sequence[int], axes: Collection[int]) -> None:
+        self.mesh = tuple(mesh)
         self._sizes = [size if axis in axes else 1 for axis, size in enumerate(mesh)]
         self.axes = tuple(axis for axis, size in enumerate(self._sizes) if size > 1)
         self.number = math.prod(self._sizes)
@@ -110,11 +111,12 @@ class Turns:
         self.computed: dict[str, tf.Tensor] = {}
         self.places: dict[int, tf.Tensor] = {}
         self._along: dict[str, frozenset[int]] = {}
+        self._elsewhere: dict[str, list[tf.Tensor]] = {}
 
     def begin(self) -> None:
         """Begins the graph of a program."""
         self.places = {axis: tf.compat.v1.placeholder(tf.int32, [], "place_of_turn") for axis in self.axes}
-        self.marks, self.computed = {}, {}
+        self.marks, self.computed, self._elsewhere = {}, {}, {}
         self._along = {place.op.name: frozenset([axis]) for axis, place in self.places.items()}
 
     @property
@@ -127,14 +129,51 @@ class Turns:
         known, stack = self._along, [x.op]
         while stack:
             op = stack[-1]
-            waiting = [i.op for i in op.inputs if i.op.name not in known]
+            inputs = self.inputs_of(op)
+            waiting = [i.op for i in inputs if i.op.name not in known]
             if waiting and op.name not in known:
                 stack += waiting
                 continue
             stack.pop()
             if op.name not in known:
-                known[op.name] = frozenset().union(*(known[i.op.name] for i in op.inputs))
+                known[op.name] = frozenset().union(*(known[i.op.name] for i in inputs))
         return known[x.op.name]
+
+    def inputs_of(self, op: tf.Operation) -> list[tf.Tensor]:
+        """Returns the tensors on which an operation depends, in this process or in another one."""
+        return [self.computed.get(x.op.name, x) for x in [*op.inputs, *self._elsewhere.get(op.name, ())]]
+
+    def alike(self, x: tf.Tensor, inputs: Iterable[tf.Tensor], keys: Sequence[Hashable] = ()) -> tf.Tensor:
+        """Returns a tensor as one that depends on what other processes compute it from.
+
+        All processes must exchange a value in the same turns, even if one of them knows it in advance: a slice at the
+        border, or one without elements.
+
+        Args:
+          x: the tensor.
+          inputs: the tensors from which some processes compute it.
+          keys: for each turn, a key. Some processes compute different values in turns with different keys.
+        """
+        x, key_at = tf.identity(x), dict(zip(self.coordinates, keys))
+        self._elsewhere[x.op.name] = [
+            *inputs,
+            *(
+                self.places[axis]
+                for axis in self.axes
+                if any(key != key_at[(*at[:axis], 0, *at[axis + 1 :])] for at, key in key_at.items())
+            ),
+        ]
+        return x
+
+    def parity(self, call: tf.Tensor) -> tf.Tensor:
+        """Returns the parity of the calls of a stage, which is called for every turn.
+
+        Args:
+          call: the parity of the calls of the program, Tensor[] int32.
+        """
+        with tf.device("CPU:0"):
+            turn = self.table([np.int32(turn % 2) for turn in range(self.number)])
+            return tf.bitwise.bitwise_xor(turn, call) if self.number % 2 else turn
 
     def at(self, shard: Sequence[int], turn: int) -> tuple[int, ...]:
         """Returns the coordinates of a shard in a turn."""
@@ -164,9 +203,10 @@ class Turns:
         return tf.switch_case(self.table([np.int32(number[key]) for key in keys]), branches)
 
     def part(self, x: tf.Tensor, dim: int, axis: int) -> tf.Tensor:
-        """Returns the part of this turn of a dimension that is split evenly over a mesh dimension."""
+        """Returns the part of this turn of a dimension that is split over a mesh dimension."""
         sizes = x.shape.as_list()
-        sizes[dim] //= self._sizes[axis]
+        sizes[dim] = -(-sizes[dim] // self._sizes[axis])
+        x = extended(x, dim, sizes[dim] * self._sizes[axis])
         begin = [tf.constant(0)] * len(sizes)
         begin[dim] = self.places[axis] * sizes[dim]
         return tf.ensure_shape(tf.slice(x, tf.stack(begin), sizes), sizes)
@@ -245,41 +285,60 @@ class Turns:
 
 
 class InTurns(Transport):
-    """Moves tensors between the turns of a mesh, and, by another transport, between the shards within a turn.
+    """Moves tensors between the turns of a mesh, and, by other transports, between the shards within a turn.
 
     Args:
-      inner: the transport of the shards.
+      once: the transport of the shards, for values that are computed once.
+      each: the transport of the shards, for values that are computed in every turn.
       turns: the turns.
     """
 
-    def __init__(self, inner: Transport, turns: Turns) -> None:
-        super().__init__(inner.grid, inner.numbers, inner.devices)
-        self._inner, self._turns = inner, turns
+    def __init__(self, once: Transport, each: Transport, turns: Turns) -> None:
+        super().__init__(dataclasses.replace(once.grid, mesh=turns.mesh), once.numbers, once.devices)
+        self._once, self._each, self._turns = once, each, turns
+        self._started: list[tf.Operation] = []
         self.in_turns = turns.axes
+
+    @property
+    def within_turn(self) -> Transport:
+        return self._once
 
     def begin(self, turn: tf.Tensor | None) -> None:
         self._turns.begin()
-        self._inner.begin(turn)
+        self._once.begin(turn)
+        self._each.begin(None if turn is None else self._turns.parity(turn))
+        self._started = []
 
     def end(self) -> list[tf.Operation]:
-        return self._inner.end()
+        return self._started
 
     def watched(self) -> Any:
-        return self._inner.watched()
+        return self._once.watched()
+
+    def axes_of(self, x: tf.Tensor) -> frozenset[int]:
+        return self._turns.axes_of(x)
 
     def reduce(
         self, values: Sequence[tf.Tensor], axes: Collection[int], reduction: str, everywhere: bool = True
     ) -> list[tf.Tensor]:
         values = [self._turns.reduce(x, axes, reduction) for x in values]
-        return self._inner.reduce(values, [a for a in axes if a not in self.in_turns], reduction, everywhere)
+        axes = [axis for axis in axes if axis not in self.in_turns]
+        return self._move(values, lambda inner: inner.reduce(values, axes, reduction, everywhere))
 
     def gather(self, values: Sequence[tf.Tensor], axis: int, dim: int) -> list[tf.Tensor]:
         if axis in self.in_turns:
             return [self._turns.join(x, axis, dim) for x in values]
-        return self._inner.gather(values, axis, dim)
+        return self._move(values, lambda inner: inner.gather(values, axis, dim))
 
-    def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
-        return self._inner.exchange(messages, dtype)
+    def exchange(self, messages: Sequence[Message], values: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
+        return self._move(values, lambda inner: inner.exchange(messages, values))
+
+    def _move(self, values: Sequence[tf.Tensor], move: Callable[[Transport], Any]) -> Any:
+        """Calls a function with the transport of values."""
+        inner = self._each if any(map(self.axes_of, values)) else self._once
+        results = move(inner)
+        self._started += inner.end()
+        return results
 
     def part(self, whole: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
         for dim, axis in enumerate(split):
@@ -287,8 +346,8 @@ class InTurns(Transport):
                 whole = self._turns.part(whole, dim, axis)
         return whole
 
-
-def grid_in_turns(mesh: Sequence[int], axes: Collection[int], num_devices: int) -> ShardGrid:
-    """Divides the processors of one turn into shards."""
-    grid = ShardGrid.make([1 if axis in axes else size for axis, size in enumerate(mesh)], num_devices)
-    return dataclasses.replace(grid, mesh=tuple(mesh))
+    def joined(self, part: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
+        for dim, axis in enumerate(split):
+            if axis is not None and axis in self.in_turns:
+                part = self._turns.join(part, axis, dim)
+        return part

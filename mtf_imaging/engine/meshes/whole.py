@@ -7,12 +7,11 @@ whole tensor is extended at its end, so that the boxes are equal (see `tails`).
 
 from collections.abc import Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.devices import number_of
 from mtf_imaging.engine.meshes.grid import ShardGrid
-from mtf_imaging.engine.meshes.local import from_grid_full, take_at, to_grid
+from mtf_imaging.engine.meshes.local import extended, from_grid_full, take_at, to_grid
 from mtf_imaging.engine.meshes.transport import Transport
 
 
@@ -30,7 +29,7 @@ def scatter(whole: tf.Tensor, split: Sequence[int | None], transport: Transport,
     """
     grid = transport.grid
     with tf.device(home):
-        whole = transport.part(_extended(whole, split, grid), split)
+        whole = _extended(transport.part(whole, split), split, grid)
     boxes, stacks = {}, []
     for shard, device in zip(transport.coordinates, transport.devices):
         place = tuple(0 if axis is None else shard[axis] for axis in split)
@@ -42,15 +41,11 @@ def scatter(whole: tf.Tensor, split: Sequence[int | None], transport: Transport,
 
 
 def _extended(whole: tf.Tensor, split: Sequence[int | None], grid: ShardGrid) -> tf.Tensor:
-    """Extends a whole tensor at its end until all slices are equal.
-
-    The last elements are repeated: they are legal values of the tensor, such as class labels or divisors.
-    """
+    """Extends a whole tensor, or the part of a turn, at its end until all slices are equal."""
     for dim, axis in enumerate(split):
-        size = whole.shape[dim]
-        missing = 0 if axis is None else -size % grid.mesh[axis]
-        if missing:
-            whole = tf.gather(whole, np.minimum(np.arange(size + missing), size - 1), axis=dim)
+        if axis is not None:
+            size = whole.shape[dim]
+            whole = extended(whole, dim, size + -size % (grid.shards[axis] * grid.local[axis]))
     return whole
 
 
@@ -78,7 +73,7 @@ def gather(
     boxes = []
     for stack, device in zip(stacks, transport.devices):
         with tf.device(device):
-            boxes.append(uncut(stack, split, transport.grid))
+            boxes.append(box_of(stack, split, sizes, transport))
     with tf.device(home):
         return tf.identity(_clipped(_joined(boxes, split, transport), sizes))
 
@@ -92,8 +87,8 @@ def _joined(boxes: list[tf.Tensor], split: Sequence[int | None], transport: Tran
     """Joins the boxes of all shards to one tensor."""
     shards = transport.grid.shards
     for axis in reversed(range(len(shards))):
-        if transport.is_between_processes or axis in transport.in_turns:
-            if axis in split and (shards[axis] > 1 or axis in transport.in_turns):
+        if transport.is_between_processes:
+            if axis in split and shards[axis] > 1:
                 boxes = transport.gather(boxes, axis, split.index(axis))
             continue
         # Join the boxes along the last mesh dimension first, because shards are in row-major order.
@@ -102,6 +97,12 @@ def _joined(boxes: list[tf.Tensor], split: Sequence[int | None], transport: Tran
         boxes = [tf.concat(g, split.index(axis)) if axis in split and size > 1 else g[0] for g in groups]
     (whole,) = boxes
     return whole
+
+
+def box_of(stack: tf.Tensor, split: Sequence[int | None], sizes: Sequence[int], transport: Transport) -> tf.Tensor:
+    """Returns the box of a shard, of all its turns; `sizes` are those of the whole tensor."""
+    box = transport.joined(uncut(stack, split, transport.grid), split)
+    return _clipped(box, box_shape(sizes, split, transport.within_turn.grid))
 
 
 def _clipped(whole: tf.Tensor, sizes: Sequence[int]) -> tf.Tensor:
@@ -167,13 +168,12 @@ def box_shape(sizes: Sequence[int], split: Sequence[int | None], grid: ShardGrid
 def fill_box(part: tf.Tensor, shape: Sequence[int]) -> tf.Tensor:
     """Extends a `region` at its end to the shape of a box.
 
-    The last elements are repeated, for the same reason as in `_extended`; an empty region becomes zeros.
+    An empty region becomes zeros.
     """
     if part.shape.num_elements() == 0:
         return tf.zeros(shape, part.dtype)
     for dim, size in enumerate(shape):
-        if part.shape[dim] < size:
-            part = tf.gather(part, np.minimum(np.arange(size), part.shape[dim] - 1), axis=dim)
+        part = extended(part, dim, size)
     return part
 
 

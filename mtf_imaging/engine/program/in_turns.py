@@ -25,11 +25,13 @@ class Lowered(NamedTuple):
       arguments: its arguments: placeholders, in any structure.
       results: its results, in any structure.
       assignments: the assignments that a call makes.
+      must_run: operations that a call runs even if nothing depends on them.
     """
 
     arguments: object
     results: object
     assignments: Sequence[tuple]
+    must_run: Sequence[tf.Operation]
 
 
 class InTurns:
@@ -66,6 +68,7 @@ class InTurns:
             [*self._arguments, *(name for name, *_ in self._reads)],
             folder or _default_folder(),
             mesh.host,
+            lowered.must_run,
         )
         self._number = len(flat)
         self._commit = self._make_commit(lowered.assignments, count_step)

@@ -140,7 +140,8 @@ class Program(tf.Module):
             results = tf.nest.map_structure(lowered.export_to_tf_tensor, outputs)
             assignments = [] if updates == "none" else self.mesh_impl.assignments
             if isinstance(self.mesh_impl, TurnMesh):
-                in_turns.append(Lowered([tensors, part, turn], results, assignments))
+                must_run = self.mesh_impl.transport.end()
+                in_turns.append(Lowered([tensors, part, turn], results, assignments, must_run))
                 return results
             reads = [variable.read for variable in lowered.variables.values()]
             # The group keeps the number of edges linear in the number of variables.
@@ -276,12 +277,11 @@ class Program(tf.Module):
 
     def _make_join(self, turn: tf.TensorSpec | None) -> Callable[..., Any] | None:
         """Returns the function that gathers outputs; None if no output is split over processes."""
-        mesh = self.mesh_impl
-        if turn is None or not any(map(mesh.is_split, tf.nest.flatten(self._outputs))):
+        if turn is None or not any(map(self.mesh_impl.is_split, tf.nest.flatten(self._outputs))):
             return None
 
         def gather(results: object, turn: tf.Tensor) -> Any:
-            mesh.transport.begin(turn)
+            self.mesh_impl.transport.within_turn.begin(turn)
             boxes = tf.nest.map_structure(self._boxes.fill, results, self._outputs)
             return tf.nest.map_structure(self._boxes.gather, boxes, self._outputs)
 

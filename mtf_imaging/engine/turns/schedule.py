@@ -36,6 +36,7 @@ class Schedule:
       known: names of the tensors that a call gets: inputs and variables.
       folder: the folder for stored values; None for memory.
       device: the device of values that are computed once.
+      must_run: operations that a call runs even if nothing depends on them.
 
     Attributes:
       num_nodes: number of operations in all stages, each counted once.
@@ -44,12 +45,18 @@ class Schedule:
     """
 
     def __init__(
-        self, turns: Turns, results: Sequence[tf.Tensor], known: Sequence[str], folder: str | None, device: str
+        self,
+        turns: Turns,
+        results: Sequence[tf.Tensor],
+        known: Sequence[str],
+        folder: str | None,
+        device: str,
+        must_run: Sequence[tf.Operation],
     ) -> None:
         graph = turns.graph
         self._turns, self._results, self._device = turns, [x.name for x in results], device
         self._known = known
-        self.stages = stages.cut(turns, results, set(known))
+        self.stages = stages.cut(turns, results, set(known), set(must_run))
         self._functions = stages.make_functions(turns, self.stages)
         self._marks = {f"{name}:0": mark for name, mark in turns.marks.items()}
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}

@@ -60,7 +60,7 @@ class Stage:
       number: its place in the order of stages; odd numbers are computed in turns.
       feeds: the tensors that it reads.
       fetches: the tensors that later stages, or the results, read.
-      effects: operations that it runs because of their effects.
+      effects: operations that it runs because of their effects, in this order.
       operations: the operations that it computes, each after those that it needs.
       extents: {feed: the bytes (first, end) of it that are read}.
     """
@@ -77,17 +77,20 @@ class Stage:
         return self.number % 2 == 1
 
 
-def cut(turns: Turns, results: Iterable[tf.Tensor], known: Collection[str]) -> list[Stage]:
+def cut(
+    turns: Turns, results: Iterable[tf.Tensor], known: Collection[str], must_run: Collection[tf.Operation]
+) -> list[Stage]:
     """Returns the stages that compute results, in order.
 
     Args:
       turns: the turns of the mesh, whose marks are in the graph.
       results: tensors that are computed once.
       known: names of the tensors that have values before the first stage: inputs and variables.
+      must_run: a set of operations that run even if nothing depends on them.
     """
     results, known = list(results), frozenset(known)
-    slice_early(turns, _cut(turns, results, known).stored)
-    return _cut(turns, results, known).stages
+    slice_early(turns, _cut(turns, results, known, must_run).stored)
+    return _cut(turns, results, known, must_run).stages
 
 
 class _Cut(NamedTuple):
@@ -102,10 +105,12 @@ class _Cut(NamedTuple):
     stored: frozenset
 
 
-def _cut(turns: Turns, results: Sequence[tf.Tensor], known: Collection[str]) -> _Cut:
+def _cut(
+    turns: Turns, results: Sequence[tf.Tensor], known: Collection[str], must_run: Collection[tf.Operation]
+) -> _Cut:
     operations = turns.graph.get_operations()
     places = _Places(turns, operations, known)
-    effects = [op for op in operations if op.type in _EFFECTS]
+    effects = [op for op in operations if op.type in _EFFECTS or op in must_run]
     again: set = {x.ref() for op in operations if op.type in ALIASES for x in op.outputs}
     shared: set = set()
     for _ in range(_ROUNDS):
@@ -141,10 +146,14 @@ class _Places:
 
     def _before(self, op: tf.Operation) -> list[tf.Operation]:
         mark = self._turns.marks.get(op.name)
-        return [*(x.op for x in self.inputs(op)), *op.control_inputs, *([] if mark is None else [mark.source.op])]
+        return [
+            *(x.op for x in self._turns.inputs_of(op)),
+            *op.control_inputs,
+            *([] if mark is None else [mark.source.op]),
+        ]
 
     def inputs(self, op: tf.Operation) -> list[tf.Tensor]:
-        """Returns the inputs of an operation."""
+        """Returns the inputs of an operation in this process."""
         return [self._turns.computed.get(x.op.name, x) for x in op.inputs]
 
     def _place(self, op: tf.Operation) -> int | None:
@@ -156,7 +165,7 @@ class _Places:
             return complete + 1 if self._turns.axes_of(op.outputs[0]) else complete
         if any(x.name in self._known for x in op.outputs) or op.type == "Placeholder":
             return 0
-        before = [stage for x in self.inputs(op) if (stage := self._stage[x.op]) is not None]
+        before = [stage for x in self._turns.inputs_of(op) if (stage := self._stage[x.op]) is not None]
         if not before:
             return None
         in_turns = any(stage % 2 for stage in before)
@@ -336,33 +345,34 @@ def make_functions(turns: Turns, stages: Sequence[Stage]) -> list[Callable[..., 
 def _function(
     stage: Stage, nodes: Mapping[str, tf.compat.v1.NodeDef], whole: tf.compat.v1.GraphDef
 ) -> Callable[..., list[tf.Tensor]]:
-    names = {op.name for op in stage.operations}
+    names, effects = {op.name for op in stage.operations}, [op.name for op in stage.effects]
+    # Exchanges that processes start in different orders wait for each other.
+    previous = dict(zip(effects[1:], effects))
     part = tf.compat.v1.GraphDef(versions=whole.versions)
     for name in names:
         node = part.node.add()
         node.CopyFrom(nodes[name])
         kept = [x for x in node.input if not x.startswith("^") or x[1:] in names]
         del node.input[:]
-        node.input.extend(kept)
+        node.input.extend([*kept, *([f"^{previous[name]}"] if name in previous else [])])
     _add_functions(part, whole)
     given = {x.ref(): place for place, x in enumerate(stage.feeds)}
     used = {name.removesuffix(":0") for node in part.node for name in node.input}
 
-    def call(*values: tf.Tensor) -> list[tf.Tensor]:
+    def call(*values: tf.Tensor) -> tuple[list[tf.Tensor], tf.Tensor]:
         own = [x.name for x in stage.fetches if x.ref() not in given]
         inputs = {
             x.name: value for x, value in zip(stage.feeds, values, strict=True) if x.name.removesuffix(":0") in used
         }
-        effects = [op.name for op in stage.effects]
         found = tf.graph_util.import_graph_def(part, input_map=inputs, return_elements=own + effects, name="")
         computed = dict(zip(own, found[: len(own)], strict=True))
         with tf.control_dependencies(found[len(own) :]):
-            return [
-                tf.identity(values[given[x.ref()]]) if x.ref() in given else computed[x.name] for x in stage.fetches
-            ]
+            fetched = [values[given[x.ref()]] if x.ref() in given else computed[x.name] for x in stage.fetches]
+            return [tf.identity(x) for x in fetched], tf.constant(True)  # without fetches, only this reads the effects
 
     specs = [tf.TensorSpec(x.shape, x.dtype) for x in stage.feeds]
-    return tf.function(call, autograph=False).get_concrete_function(*specs)
+    function = tf.function(call, autograph=False).get_concrete_function(*specs)
+    return lambda *values: function(*values)[0]
 
 
 def _add_functions(part: tf.compat.v1.GraphDef, whole: tf.compat.v1.GraphDef) -> None:

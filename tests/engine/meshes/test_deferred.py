@@ -31,7 +31,7 @@ class Recorder(Transport):
     def gather(self, values, axis, dim):
         raise AssertionError("a sum does not gather")
 
-    def exchange(self, messages, dtype):
+    def exchange(self, messages, values):
         raise AssertionError("a sum does not exchange")
 
 

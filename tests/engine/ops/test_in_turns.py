@@ -9,6 +9,9 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.engine.layout import Layout
+from mtf_imaging.engine.meshes import runtime
+from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.engine.turns import store
 from mtf_imaging.errors import ConfigError, LayoutError, NotSupportedError, OutOfMemoryError
 from tests.engine.harness import assert_all_pairs, check, pairwise
@@ -209,6 +212,38 @@ def test_placement_in_turns():
     assert len(program.mesh_impl.devices) == 2
     for name, value in results(program).items():
         np.testing.assert_allclose(value, whole()[name], rtol=1e-9, atol=1e-9)
+
+
+def _exchanging(x, f, g):
+    """Returns values that the first or the last of several processes knows in advance."""
+    y = mi.ops.conv3d(x, f, strides=2)  # with a halo on one side
+    shifted = mtf.reduce_sum(mtf.shift(y, 2, y.shape.dims[2], wrap=False))  # by a whole slice of 2 processes
+    small = mtf.Shape([mtf.Dimension(dim.name, 1) for dim in f.shape.dims[:3]] + f.shape.dims[3:])
+    ones, pointwise = (mtf.ones(x.mesh, shape, x.dtype) for shape in (x.shape, small))
+    of_ones = mtf.reduce_sum(mi.ops.conv3d(ones, pointwise))
+    return shifted, *mtf.gradients([shifted], [f, x]), *mtf.gradients([of_ones], [pointwise])
+
+
+def _stages_of_exchanges(layout, number, index):
+    """Returns {first instance key: stage} of the exchanges of a program in one of several processes."""
+    with runtime.rehearse(Processes([("localhost", 5000 + i) for i in range(number)], index)):
+        program = mi.Program(_exchanging, SHAPES, layout=layout)
+    stages = {}
+    for stage in program.function.schedule.stages:
+        for op in stage.effects:
+            (key,) = [x for x in op.inputs if x.op.type == "Unpack"]
+            (firsts,) = [value for x in key.op.inputs[0].op.inputs if (value := tf.get_static_value(x)) is not None]
+            stages[int(firsts[key.value_index])] = stage.number
+    return stages
+
+
+@pytest.mark.parametrize(("number", "mesh"), [(2, "slabs:4,rows:2"), (3, "slabs:3,rows:6")])  # the last has no voxels
+def test_all_processes_exchange_in_the_same_stages(number, mesh):
+    layout = Layout.parse(mesh, "x:slabs,y:rows", "slabs")
+    found = [_stages_of_exchanges(layout, number, index) for index in range(number)]
+    together = {key: {stages[key] for stages in found if key in stages} for stages in found for key in stages}
+    assert len(together) > 3
+    assert all(len(stages) == 1 for stages in together.values()), together
 
 
 def test_an_unknown_mesh_dimension_is_refused():

@@ -105,7 +105,7 @@ def _send(mesh: ShardMeshImpl, lines: Sequence[tf.Tensor], pieces: Sequence[_Pie
 
     messages = [Message(p.source, p.target, (others, p.voxels, inner), functools.partial(cut, p)) for p in pieces]
     received: list[_Received] = [[] for _ in lines]
-    for piece, value in zip(pieces, mesh.transport.exchange(messages, lines[0].dtype), strict=True):
+    for piece, value in zip(pieces, mesh.transport.exchange(messages, lines), strict=True):
         index = mesh.transport.index(piece.target)
         if index is not None:
             received[index].append((piece, value))

@@ -129,7 +129,7 @@ def _exchange(
                 messages.append(Message(source, target, tuple(shape), cut))
                 keys.append((mesh.transport.index(target), distance))
     received: list[dict[int, tf.Tensor]] = [{} for _ in slices]
-    for (index, distance), value in zip(keys, mesh.transport.exchange(messages, slices[0].dtype), strict=True):
+    for (index, distance), value in zip(keys, mesh.transport.exchange(messages, slices), strict=True):
         if index is not None:
             received[index][distance] = value
     return received

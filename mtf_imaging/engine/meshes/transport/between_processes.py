@@ -123,7 +123,8 @@ class BetweenProcesses(Transport):
 
     def end(self) -> list[tf.Operation]:
         graph = tf.compat.v1.get_default_graph()
-        return [op for op in self._started if op.graph is graph]
+        started, self._started = self._started, []
+        return [op for op in started if op.graph is graph]
 
     def watched(self) -> contextlib.AbstractContextManager[None]:
         return self._watched()
@@ -158,7 +159,7 @@ class BetweenProcesses(Transport):
             whole = tf.transpose(whole, list(np.argsort(order))) if dim else whole
             return [_restored(whole, dtype)]
 
-    def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
+    def exchange(self, messages: Sequence[Message], values: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
         own, results = self._number, [None] * len(messages)
         sent: dict[int, list[int]] = {}  # {other shard: indices of messages}
         received: dict[int, list[int]] = {}
@@ -177,17 +178,17 @@ class BetweenProcesses(Transport):
             outgoing = [messages[i] for i in sent.get(other, ())]
             incoming = [messages[i] for i in received.get(other, ())]
             with tf.device(self.devices[0]):
-                values = self._swap(other, outgoing, incoming, dtype, key)
-            for i, value in zip(received.get(other, ()), values, strict=True):
+                arrived = self._swap(other, outgoing, incoming, values[0], key)
+            for i, value in zip(received.get(other, ()), arrived, strict=True):
                 results[i] = value
         return results
 
     def _swap(
-        self, other: int, outgoing: Sequence[Message], incoming: Sequence[Message], dtype: tf.DType, key: tf.Tensor
+        self, other: int, outgoing: Sequence[Message], incoming: Sequence[Message], own: tf.Tensor, key: tf.Tensor
     ) -> list[tf.Tensor]:
         """Exchanges messages with another shard in one all-to-all; the shorter direction is padded."""
         pair = sorted((self._number, other))
-        wire_dtype = _wire_dtype(dtype)
+        dtype, wire_dtype = own.dtype, _wire_dtype(own.dtype)
         parts = [_cast(message.make(0), wire_dtype) for message in outgoing]
         sizes = [[math.prod(message.shape) for message in part] for part in (outgoing, incoming)]
         if len(outgoing) == len(incoming) == 1 and outgoing[0].shape == incoming[0].shape:
@@ -200,9 +201,10 @@ class BetweenProcesses(Transport):
         by_name = sorted(pair, key=lambda number: f"/task:{number}/")
         # An all-to-all also sends a row to this process itself, which nobody reads. Not a `tf.stack`: TensorFlow's
         # graph optimizer (2.21) replaces a stack of equal split outputs with a stack of the first output.
-        rows = self._collective(
-            tf.raw_ops.CollectiveAllToAllV2, tf.broadcast_to(row, [2, *row.shape]), self.pair_key(*pair), pair, key=key
-        )
+        both, group_key = tf.broadcast_to(row, [2, *row.shape]), self.pair_key(*pair)
+        # A process that only receives does so when it could send, as the other process does.
+        with tf.control_dependencies([] if outgoing else [own]):
+            rows = self._collective(tf.raw_ops.CollectiveAllToAllV2, both, group_key, pair, key=key)
         rows.set_shape([2, *row.shape])
         arrived = rows[by_name.index(other)]
         if len(incoming) == 1 and arrived.shape == incoming[0].shape:

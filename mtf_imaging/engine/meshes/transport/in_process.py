@@ -54,7 +54,7 @@ class InProcess(Transport):
                         results[shard] = tf.concat([values[other] for other in group], dim)
         return results
 
-    def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
+    def exchange(self, messages: Sequence[Message], values: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
         results: list[tf.Tensor | None] = []
         for message in messages:
             # On another device, TensorFlow would send the whole tensor from which the message is cut.

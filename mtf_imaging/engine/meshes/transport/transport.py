@@ -65,12 +65,25 @@ class Transport(abc.ABC):
         """
 
     def end(self) -> list[tf.Operation]:
-        """Returns the operations that the current graph must run, even if nothing depends on them."""
+        """Returns, once, the operations that the current graph must run, even if nothing depends on them."""
         return []
 
+    @property
+    def within_turn(self) -> "Transport":
+        """The transport between the shards of one turn, for values that are equal in all turns."""
+        return self
+
+    def axes_of(self, x: tf.Tensor) -> frozenset[int]:
+        """Returns the mesh dimensions along which a tensor may differ between turns."""
+        return frozenset()
+
     def part(self, whole: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
-        """Returns the part of a whole tensor that belongs to the current turn; `split` as in `meshes.whole`."""
+        """Returns the part of a tensor that belongs to the current turn; `split` as in `meshes.whole`."""
         return whole
+
+    def joined(self, part: tf.Tensor, split: Sequence[int | None]) -> tf.Tensor:
+        """Joins the parts of all turns; the inverse of `part`."""
+        return part
 
     def watched(self) -> contextlib.AbstractContextManager[None]:
         """Returns a context for calls to a program, in which a lost process raises an error that names it."""
@@ -109,12 +122,12 @@ class Transport(abc.ABC):
         """
 
     @abc.abstractmethod
-    def exchange(self, messages: Sequence[Message], dtype: tf.DType) -> list[tf.Tensor | None]:
+    def exchange(self, messages: Sequence[Message], values: Sequence[tf.Tensor]) -> list[tf.Tensor | None]:
         """Sends messages, all of one dtype.
 
         Args:
           messages: the messages of all groups of `groups`, in the same order in every process.
-          dtype: dtype of the tensors.
+          values: for each shard of this process, the tensor from which its messages are made.
 
         Returns:
           The tensor of each message, or None if its target is not in this process.
