@@ -137,8 +137,6 @@ def search_turns(
     The step is lowered for each number of turns that is tried: 3 for a volume of 512^3 voxels.
     """
     target, sizes = devices.target(step.dtype), dict(parse_shape(next(iter(step.part_inputs.values()))[0]))
-    if target.num_hosts > 1 or target.mesh_impl == "collective":
-        return None, {}  # several processes cannot take turns
     layouts = layouts_in_turns(devices.number, sizes, [name for name, _ in volume_of(step)])
     recompute, best, reason = recomputes_activations(step.task), None, {}
     begin, end = 0, len(layouts)

@@ -45,18 +45,35 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/turns/stages.py",
         _ALL,
-        ("return last if last % 2 == in_turns else last + 1", "return last"),
+        ("return max(before) // 2 * 2 + in_turns", "return max(before)"),
         ('return not op.get_attr("is_training")', "return False", "a norm that is stored gives the same result"),
         ("again.add(key)", "pass", "", f"{_TURNS} computed_again"),
     ),
     *mutants(
+        "mtf_imaging/engine/turns/slicing.py",
+        f"{_TURNS} neighbor",
+        ("if not all(exists):", "if False:"),
+        ("[turn if source is None else source", "[turn if source is None else turn"),
+        ("return d, begin * times, size * times", "return d, 0, size * times"),
+        (
+            "tf.slice(x, begin, size)",
+            "tf.slice(x, [0] * len(size), size)",
+            "what is equal in all turns is equal along the split dimension",
+        ),
+    ),
+    *mutants(
         "mtf_imaging/engine/turns/store.py",
         _ALL,
-        ("self._offsets[name] + turn * raw.nbytes", "self._offsets[name]"),
+        ("self._offsets[name] + turn * self.values[name].room", "self._offsets[name]"),
         ("if free < self.size:", "if free > self.size:"),
         ("os.unlink(path)", "pass"),
         ("other.begin <= value.end and value.begin <= other.end", "other.begin < value.begin"),
-        ("concurrent.futures.wait(self._pending.values())\n        self._pending, self._kept = {}, {}", "pass"),
+        (
+            "concurrent.futures.wait(self._pending.values())\n        self._pending, self._kept = {}, {}",
+            "pass",
+            "",
+            f"{_TURNS} forgotten",
+        ),
     ),
     *mutants(
         "mtf_imaging/engine/turns/schedule.py",

@@ -118,8 +118,10 @@ class _Slicer:
         if op.type in _RESHAPES:
             place = _before_reshape(op.inputs[0].shape.as_list(), shape, dim, begin, size)
             return None if place is None else tf.reshape(self.slice(op.inputs[0], *place), sliced)
-        if op.type == "ConcatV2" and (axis := tf.get_static_value(op.inputs[-1]) % len(shape)) != dim:
-            return tf.concat([self.slice(part, dim, begin, size) for part in op.inputs[:-1]], axis)
+        if op.type == "ConcatV2":
+            axis = tf.get_static_value(op.inputs[-1])  # a vectorized map computes it
+            along = axis is None or axis % len(shape) == dim
+            return None if along else tf.concat([self.slice(part, dim, begin, size) for part in op.inputs[:-1]], axis)
         if op.type in _ELEMENTWISE or (op.type == "FusedBatchNormV3" and not op.get_attr("is_training")):
             inputs = [self._operand(part, len(shape) - dim, shape[dim], begin, size) for part in op.inputs]
             dtypes, attrs = [y.dtype for y in op.outputs], dict(op.node_def.attr)
@@ -147,13 +149,14 @@ def _before_reshape(
       begin: its first element.
       size: its number of elements.
     """
-    for d, n in enumerate(source):
+    for d, n in enumerate(source if 0 not in source else ()):
         if math.prod(source[:d]) != math.prod(target[:dim]):
             continue
         if n % target[dim] == 0:
             times = n // target[dim]
             return d, begin * times, size * times
-        times = target[dim] // n
-        if n > 1 and target[dim] % n == begin % times == size % times == 0:
-            return d, begin // times, size // times
+        if n > 1 and target[dim] % n == 0:
+            times = target[dim] // n
+            if begin % times == size % times == 0:
+                return d, begin // times, size // times
     return None

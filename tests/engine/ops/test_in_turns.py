@@ -180,7 +180,7 @@ def test_a_neighbor_computes_its_strip(between):
     assert len(strips) == number, strips
 
 
-def test_sums_of_values_that_are_equal_in_all_turns():
+def test_sums_and_largest_values():
     def fn(x, f, g):
         del f, g
         ones = mtf.ones(x.mesh, x.shape, x.dtype)
@@ -188,10 +188,12 @@ def test_sums_of_values_that_are_equal_in_all_turns():
             "sum": mtf.reduce_sum(ones),
             "largest": mtf.reduce_max(ones),
             "both": mtf.reduce_sum(ones * 2.0 + 0.0 * x),
+            "largest of different ones": mtf.reduce_max(x),
         }
 
-    found = results(build(4, fn))
-    assert found == {"sum": 32 * 8 * 8 * 4, "largest": 1, "both": 2 * 32 * 8 * 8 * 4}
+    largest = values()["x"].max()
+    expected = {"sum": 32 * 8 * 8 * 4, "largest": 1, "both": 2 * 32 * 8 * 8 * 4, "largest of different ones": largest}
+    assert results(build(4, fn)) == expected
 
 
 def test_halos_of_values_that_are_equal_in_all_turns():
@@ -267,14 +269,32 @@ def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
 def test_a_disk_that_fills_ends_the_call(monkeypatch, tmp_path):
     program = build(8, offload_dir=str(tmp_path))
 
-    def full(*args):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    write, written = os.pwrite, []
+
+    def full(handle, data, offset):
+        written.append(offset)
+        if len(written) > 10:  # in a later stage
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(handle, data, offset)
 
     monkeypatch.setattr(os, "pwrite", full)
     with pytest.raises(OutOfMemoryError, match="No space left on device"):
         program(**values())
     monkeypatch.undo()
     np.testing.assert_allclose(results(program)["total"], whole()["total"])  # the program is still usable
+
+
+def test_a_write_that_failed_is_forgotten(monkeypatch, tmp_path):
+    waiting = store.Store({"x": store.Value((64,), tf.float32, 1, 3)}, 2, str(tmp_path))
+    waiting.open()
+
+    def full(*args):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "pwrite", full)
+    waiting.put("x", 0, tf.zeros([64]))
+    waiting.forget()
+    waiting.settle(0)  # the error would end the next call
 
 
 def _looped(x, f, g):
