@@ -108,7 +108,7 @@ class _Slide:
             return
         places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
         weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
-        weighted *= weights.astype(total.dtype)[..., np.newaxis]
+        weighted = weighted * weights.astype(total.dtype)[..., np.newaxis]
         total[relative_to(region, self._outputs[self._group.index])] += weighted
 
     def _in_image(self, regions: Sequence[Region], slot: int, window: Region) -> list[Region]:

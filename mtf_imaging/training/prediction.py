@@ -89,7 +89,7 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
 
     def predict(images: np.ndarray) -> Any:
         with building(BUILDING, progress=next(shown, False)):  # TensorFlow optimizes the graph in the first call
-            return of_each(lambda tensor: tensor.numpy(), program.call_slices(image=images))
+            return of_each(np.asarray, program.call_slices(image=images))
 
     def of_image(regions: Sequence[Any]) -> list[Any]:
         return [tuple(region[1:]) for region in regions]

@@ -65,7 +65,7 @@ MUTANTS = [
         "mtf_imaging/engine/turns/store.py",
         _ALL,
         ("self._offsets[name] + turn * self.values[name].room", "self._offsets[name]"),
-        ("if free < self.size:", "if free > self.size:"),
+        ("enough = free >= size", "enough = True", "", f"{_TURNS} space"),
         ("os.unlink(path)", "pass"),
         ("other.begin <= value.end and value.begin <= other.end", "other.begin < value.begin"),
         (

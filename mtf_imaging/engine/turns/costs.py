@@ -7,20 +7,10 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes.turns import Grouped, Mark, Received, Turns
-from mtf_imaging.engine.turns.stages import ALIASES, Stage, num_bytes
-from mtf_imaging.engine.turns.store import Store, Value
-
-# Operations whose kernels may write their result over an input of the same size.
-_OVERWRITING = frozenset(
-    (
-        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "Div", "DivNoNan", "Elu", "EluGrad", "Exp", "LeakyRelu"),
-        *("LeakyReluGrad", "Maximum", "Minimum", "Mul", "MulNoNan", "Neg", "RealDiv", "Reciprocal", "Relu", "ReluGrad"),
-        *("Rsqrt", "Sigmoid", "SigmoidGrad", "Softmax", "Softplus", "Sqrt", "Square", "SquaredDifference", "Sub"),
-        *("Tanh", "TanhGrad", "Xdivy"),
-    )
-)
-
+from mtf_imaging.engine.meshes.turns import Grouped, Joined, Mark, Received, Turns
+from mtf_imaging.engine.turns.kernels import ALIASES, OVERWRITING
+from mtf_imaging.engine.turns.stages import Stage, num_bytes, num_nodes
+from mtf_imaging.engine.turns.store import Store, Value, is_large
 
 # Measured for training steps of U-Nets on a CPU with glibc, whose peak differs from the model by up to 13%
 # (docs/evidence/memory.md): three kinds of memory are freed by different threads, and reused by none of the others.
@@ -116,7 +106,7 @@ def turn_costs(
         tensors,
         reads,
         writes,
-        len(frozenset().union(*(stage.operations for stage in stages))),
+        num_nodes(stages),
         len(stages),
         store.size,
         sum(value.nbytes for value in store.values.values()) * turns.number,
@@ -138,7 +128,8 @@ def _spans(
     last |= dict.fromkeys(results, stages[-1].number)
     collected: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
     for name, mark in marks.items():
-        if not isinstance(mark, Received):
+        waits = isinstance(mark, Joined) and is_large(_bytes(graph.get_tensor_by_name(name)))
+        if not (waits or isinstance(mark, Received)):
             groups = len({*mark.groups} - {None}) if isinstance(mark, Grouped) else 1
             collected[mark.source.name].append((name, groups))
     for stage in stages:
@@ -179,7 +170,7 @@ def _peak(stage: Stage, computed: Mapping[str, tf.Tensor]) -> int:
         new = {x.ref(): _bytes(x) for x in op.outputs if x.ref() not in same}
         total += sum(new.values())
         overwritten = 0
-        if op.type in _OVERWRITING:
+        if op.type in OVERWRITING:
             overwritten = max((live.get(x, 0) for x in ends[number] if live.get(x) in new.values()), default=0)
         most = max(most, total - overwritten)
         live |= new

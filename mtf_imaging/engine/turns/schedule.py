@@ -11,7 +11,7 @@ import tensorflow as tf
 from mtf_imaging.engine.meshes.turns import First, Grouped, Joined, Mark, Received, Reduced, Turns
 from mtf_imaging.engine.turns import stages
 from mtf_imaging.engine.turns.costs import TurnCosts, turn_costs
-from mtf_imaging.engine.turns.store import Store, Value, as_tensor, empty
+from mtf_imaging.engine.turns.store import Store, Value, as_tensor
 
 _COMBINE: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "SUM": tf.add,
@@ -62,7 +62,7 @@ class Schedule:
         self._axes = {name: turns.axes_of(graph.get_tensor_by_name(name)) for name in self._marks}
         self._places = {place.name: axis for axis, place in turns.places.items()}
         self._numbers = [tf.constant(at, tf.int32) for at in range(turns.number)]
-        self.num_nodes = len(frozenset().union(*(stage.operations for stage in self.stages)))
+        self.num_nodes = stages.num_nodes(self.stages)
         self._last = self._last_readers()
         fetched = {x.name for stage in self.stages for x in stage.fetches}
         self._collected: dict[str, list[_Collected]] = collections.defaultdict(list)
@@ -150,7 +150,7 @@ class Schedule:
                     self.store.put(x.name, turn, y)
                 for own in self._collected[x.name]:
                     first = isinstance(own.mark, First) and turn == 0
-                    _collect(collected[own.name], own.mark, turn, self.store.own(y) if first else y)
+                    self._collect(collected[own.name], own.mark, turn, self.store.own(y) if first else y)
         self.store.settle(self._turns.number - 1)
         for name, parts in collected.items():
             done = [as_tensor(part) if isinstance(part, np.ndarray) else part for part in parts]
@@ -179,22 +179,21 @@ class Schedule:
             else:
                 yield self.store.fetch(x.name, turn, stage.extents[x.name])
 
-
-def _collect(parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
-    """Adds the value of a turn to what a mark collects."""
-    if isinstance(mark, First):
-        parts[0] = value if turn == 0 else parts[0]
-    elif not isinstance(mark, Grouped) or (group := mark.groups[turn]) is None:
-        return
-    elif isinstance(mark, Reduced):
-        parts[group] = value if parts[group] is None else _COMBINE[mark.reduction](parts[group], value)
-    elif isinstance(mark, Joined):
-        size = value.shape[mark.dim]
-        if parts[group] is None:
-            shape = value.shape.as_list()
-            shape[mark.dim] *= 1 + max(mark.places)
-            parts[group] = empty(shape, value.dtype)
-        begin = mark.places[turn] * size
-        place: list = [slice(None)] * len(value.shape)
-        place[mark.dim] = slice(begin, begin + size)
-        parts[group][tuple(place)] = np.asarray(value)
+    def _collect(self, parts: list, mark: Mark, turn: int, value: tf.Tensor) -> None:
+        """Adds the value of a turn to what a mark collects."""
+        if isinstance(mark, First):
+            parts[0] = value if turn == 0 else parts[0]
+        elif not isinstance(mark, Grouped) or (group := mark.groups[turn]) is None:
+            return
+        elif isinstance(mark, Reduced):
+            parts[group] = value if parts[group] is None else _COMBINE[mark.reduction](parts[group], value)
+        elif isinstance(mark, Joined):
+            size = value.shape[mark.dim]
+            if parts[group] is None:
+                shape = value.shape.as_list()
+                shape[mark.dim] *= 1 + max(mark.places)
+                parts[group] = self.store.empty(shape, value.dtype)
+            begin = mark.places[turn] * size
+            place: list = [slice(None)] * len(value.shape)
+            place[mark.dim] = slice(begin, begin + size)
+            parts[group][tuple(place)] = np.asarray(value)

@@ -12,19 +12,10 @@ import tensorflow as tf
 
 from mtf_imaging.engine.meshes.local import constant
 from mtf_imaging.engine.meshes.turns import Received, Turns
+from mtf_imaging.engine.turns.kernels import ELEMENTWISE
 
-# Operations that compute each element from the elements in the same place of their inputs, which may be broadcast.
-_ELEMENTWISE = frozenset(
-    (
-        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "Cast", "Cos", "Elu", "EluGrad", "Equal", "Erf", "Exp", "Greater"),
-        *("GreaterEqual", "Identity", "LeakyRelu", "LeakyReluGrad", "Less", "LessEqual", "Log", "LogicalAnd"),
-        *("LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul", "MulNoNan", "Neg", "NotEqual", "OnesLike", "Pow"),
-        *("RealDiv", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Rsqrt", "SelectV2", "Selu", "SeluGrad", "Sigmoid"),
-        *("SigmoidGrad", "Sign", "Sin", "Softplus", "Sqrt", "Square", "SquaredDifference", "Sub", "Tanh", "TanhGrad"),
-        "ZerosLike",
-    )
-)
 _RESHAPES = frozenset(("ExpandDims", "Reshape", "Squeeze"))
+_MOST_DIMS = 8  # of the tensors that TensorFlow's kernel of `Slice` takes
 
 
 Leaf = Callable[[tf.Tensor, Sequence[int], Sequence[int]], tf.Tensor]
@@ -122,7 +113,7 @@ class _Slicer:
             axis = tf.get_static_value(op.inputs[-1])  # a vectorized map computes it
             along = axis is None or axis % len(shape) == dim
             return None if along else tf.concat([self.slice(part, dim, begin, size) for part in op.inputs[:-1]], axis)
-        if op.type in _ELEMENTWISE or (op.type == "FusedBatchNormV3" and not op.get_attr("is_training")):
+        if op.type in ELEMENTWISE or (op.type == "FusedBatchNormV3" and not op.get_attr("is_training")):
             inputs = [self._operand(part, len(shape) - dim, shape[dim], begin, size) for part in op.inputs]
             dtypes, attrs = [y.dtype for y in op.outputs], dict(op.node_def.attr)
             return x.graph.create_op(op.type, inputs, dtypes, attrs=attrs).outputs[x.value_index]
@@ -149,7 +140,9 @@ def _before_reshape(
       begin: its first element.
       size: its number of elements.
     """
-    for d, n in enumerate(source if 0 not in source else ()):
+    if 0 in source or len(source) > _MOST_DIMS:
+        return None
+    for d, n in enumerate(source):
         if math.prod(source[:d]) != math.prod(target[:dim]):
             continue
         if n % target[dim] == 0:

@@ -17,37 +17,10 @@ from typing import NamedTuple
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.turns import Turns
+from mtf_imaging.engine.turns.kernels import ALIASES, CHEAP
 from mtf_imaging.engine.turns.slicing import slice_early
 from mtf_imaging.engine.turns.store import extent
 
-# Operations that take as long as a copy of their results.
-_CHEAP = frozenset(
-    (
-        *("Abs", "Add", "AddN", "AddV2", "BiasAdd", "BroadcastTo", "Cast", "ConcatV2", "Cos", "Elu", "EluGrad"),
-        *("EnsureShape", "Equal", "Exp", "ExpandDims", "Fill", "Greater", "GreaterEqual", "Identity", "LeakyRelu"),
-        *("LeakyReluGrad", "Less", "LessEqual", "LogicalAnd", "LogicalNot", "LogicalOr", "Maximum", "Minimum", "Mul"),
-        *("MulNoNan", "MirrorPad", "Neg", "NotEqual", "OneHot", "OnesLike", "Pack", "Pad", "PadV2", "RealDiv"),
-        *("Reciprocal", "Relu", "Relu6", "Relu6Grad", "ReluGrad", "Reshape", "Rsqrt", "Select", "SelectV2", "Selu"),
-        *(
-            "SeluGrad",
-            "Sigmoid",
-            "SigmoidGrad",
-            "Sign",
-            "Sin",
-            "Slice",
-            "Softplus",
-            "Split",
-            "SplitV",
-            "Sqrt",
-            "Square",
-        ),
-        *("Squeeze", "StridedSlice", "Sub", "Tanh", "TanhGrad", "Tile", "Transpose", "Unpack", "ZerosLike"),
-        *("StopGradient", "SquaredDifference", "GatherV2", "Xdivy", "Div", "DivNoNan", "BitwiseXor", "RightShift"),
-        "TensorListStack",
-    )
-)
-# Operations whose results have the same bytes as their first input.
-ALIASES = frozenset(("EnsureShape", "ExpandDims", "Identity", "Reshape", "Squeeze", "StopGradient"))
 _ROUNDS = 4  # what is stored and what is computed again depend on each other
 _EFFECTS = ("Assert", "PrintV2")
 
@@ -320,7 +293,7 @@ def _is_cheap(op: tf.Operation) -> bool:
         return True  # a list, such as the rows of a random mask, cannot be stored
     if op.type == "FusedBatchNormV3":
         return not op.get_attr("is_training")  # a product and a sum
-    return op.type in _CHEAP
+    return op.type in CHEAP
 
 
 def num_bytes(x: tf.Tensor) -> float:
@@ -328,6 +301,11 @@ def num_bytes(x: tf.Tensor) -> float:
     if x.dtype == tf.variant or not x.shape.is_fully_defined():
         return math.inf
     return math.prod(x.shape) * x.dtype.size
+
+
+def num_nodes(stages: Iterable[Stage]) -> int:
+    """Returns the number of operations in all stages, each counted once."""
+    return len(frozenset().union(*(stage.operations for stage in stages)))
 
 
 def make_functions(turns: Turns, stages: Sequence[Stage]) -> list[Callable[..., list[tf.Tensor]]]:

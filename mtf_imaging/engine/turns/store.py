@@ -1,12 +1,13 @@
 """Stores the values of turns in a file, so that other turns and later stages can read them.
 
-The file has no name: it is unlinked when it is created, so it disappears with the process. Two threads read the values
-of the next turn and write those of the last one while a turn computes. A stored value is read without a copy: the
-tensor lies in the pages of the file.
+Files have no name: they are unlinked when they are created, so they disappear with the process. Two threads read the
+values of the next turn and write those of the last one while a turn computes. A stored value is read without a copy:
+the tensor lies in the pages of the file.
 """
 
 import concurrent.futures
 import contextlib
+import errno
 import mmap
 import os
 import shutil
@@ -51,19 +52,16 @@ class Value(NamedTuple):
         return -(-self.nbytes // _PAGE) * _PAGE
 
 
+def is_large(nbytes: int) -> bool:
+    """Returns whether a value with a size in bytes, of all turns together, waits in a file."""
+    return nbytes > IN_MEMORY
+
+
 def extent(shape: Sequence[int], itemsize: int, begin: Sequence[int], size: Sequence[int]) -> tuple[int, int]:
     """Returns the bytes (first, end) of a tensor from the first to the last element of a slice that is not empty."""
     last = [b + n - 1 for b, n in zip(begin, size, strict=True)]
     first, end = (int(np.ravel_multi_index(tuple(at), tuple(shape))) for at in (begin, last))
     return first * itemsize, (end + 1) * itemsize
-
-
-def empty(shape: Sequence[int], dtype: tf.DType) -> np.ndarray:
-    """Returns an array that `as_tensor` does not copy."""
-    size = int(np.prod(shape, dtype=np.int64)) * dtype.size
-    raw = np.empty(size + _ALIGNMENT, np.uint8)
-    begin = -raw.ctypes.data % _ALIGNMENT
-    return raw[begin : begin + size].view(dtype.as_numpy_dtype).reshape(shape)
 
 
 def as_tensor(array: np.ndarray) -> tf.Tensor:
@@ -103,10 +101,10 @@ class Store:
 
     def is_kept(self, value: Value) -> bool:
         """Returns whether a value is too small for the file."""
-        return value.nbytes * self._turns <= IN_MEMORY
+        return not is_large(value.nbytes * self._turns)
 
     def open(self) -> None:
-        """Creates the file.
+        """Creates the file of the stored values.
 
         Raises:
           OutOfMemoryError: the folder has too little space.
@@ -114,6 +112,40 @@ class Store:
         """
         if self._file is not None or not self.size or self._folder is None:
             return
+        self._file = self._reserve(
+            self.size,
+            "the turns of this program store",
+            "choose an offload_dir with more space, or recompute activations",
+        )
+
+    def empty(self, shape: Sequence[int], dtype: tf.DType) -> np.ndarray:
+        """Returns an array that `as_tensor` does not copy; a large one lies in a file of its own.
+
+        Raises:
+          OutOfMemoryError: the folder has too little space.
+        """
+        size = int(np.prod(shape, dtype=np.int64)) * dtype.size
+        if not is_large(size) or self._folder is None:
+            raw = np.empty(size + _ALIGNMENT, np.uint8)
+            begin = -raw.ctypes.data % _ALIGNMENT
+            return raw[begin : begin + size].view(dtype.as_numpy_dtype).reshape(shape)
+        handle = self._reserve(size, "a result of this program needs", "choose an offload_dir with more space")
+        try:
+            return np.frombuffer(mmap.mmap(handle, size), dtype.as_numpy_dtype).reshape(shape)
+        finally:
+            os.close(handle)
+
+    def _reserve(self, size: int, need: str, fix: str) -> int:
+        """Creates a file without a name and reserves its space, so that a disk that fills later cannot end a step.
+
+        Args:
+          size: bytes of the file.
+          need, fix: words of the error message.
+
+        Returns:
+          The file descriptor.
+        """
+        assert self._folder is not None
         free = shutil.disk_usage(self._folder).free if os.path.isdir(self._folder) else 0
         try:
             handle, path = tempfile.mkstemp(prefix="mtf_imaging_", dir=self._folder)  # readable by this user alone
@@ -123,20 +155,21 @@ class Store:
                 f"offload_dir '{self._folder}' cannot be written: {reason(error)}. Fix: choose another folder.",
                 ["offload_dir"],
             ) from None
-        if free < self.size:
+        enough = free >= size
+        try:
+            if enough:
+                os.ftruncate(handle, size)
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(handle, 0, size)
+        except OSError as error:  # not every file system can
+            enough = error.errno != errno.ENOSPC
+        if not enough:
             os.close(handle)
             raise OutOfMemoryError(
-                f"the turns of this program store {self.size:,} bytes, but offload_dir '{self._folder}' has only "
-                f"{free:,} bytes free. Fix: choose an offload_dir with more space, or recompute activations.",
+                f"{need} {size:,} bytes, but offload_dir '{self._folder}' has only {free:,} bytes free. Fix: {fix}.",
                 ["offload_dir"],
             )
-        self._file = handle
-        self._allocate(handle)
-
-    def _allocate(self, handle: int) -> None:
-        """Reserves the space, so that a disk that fills later cannot end a step."""
-        with contextlib.suppress(OSError, AttributeError):  # not every file system can
-            os.posix_fallocate(handle, 0, self.size)
+        return handle
 
     def close(self) -> None:
         """Waits for the threads and drops all values."""

@@ -8,7 +8,7 @@ import mtf_imaging as mi
 from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.engine.ops.over_batch import SecondPass, in_pass
 from tests.engine.exchanges import check_exchanges
-from tests.engine.harness import difference, program_class, set_variables
+from tests.engine.harness import difference, on, program_class, set_variables
 from tests.engine.ops.differentiated import CONSTANTS, ROWS, with_two_batch_dimensions
 
 mtf = mi.mtf
@@ -94,7 +94,8 @@ def derivatives(row, mesh_shape="", layout="", mesh_impl="stacked"):
     program_type = program_class(row, mesh_shape, layout, mesh_impl)
     # The planner counts the halos of processors that are all on one device, or all on devices of their own.
     devices = [f"CPU:{number}" for number in range(6)] if mesh_impl == "placement" else None
-    program, values = program_type(fn, inputs, mesh_shape, layout, mesh_impl, devices), row.values()
+    program = program_type(fn, inputs, mesh_shape, layout, devices=devices, **on(mesh_impl, mesh_shape))
+    values = row.values()
     set_variables(program, {name: values[name] for name in row.variables})
     results = [value.numpy() for value in program(**{name: values[name] for name in row.shapes})]
     check_exchanges(program, fn, inputs)
@@ -118,6 +119,8 @@ def _table():
             mesh_impl = "placement" if place % 3 == 2 else "stacked"
             marks = [] if place == number % len(own) else [pytest.mark.slow]
             yield pytest.param(row, layout, mesh_impl, id=f"{row}-{layout}", marks=marks)
+        layout, way = own[number // 2 % len(own)], ("in turns", "half in turns")[number % 2]
+        yield pytest.param(row, layout, way, id=f"{row}-{layout}-{way}", marks=[pytest.mark.slow])
 
 
 @pytest.mark.parametrize(("row", "layout", "mesh_impl"), list(_table()))

@@ -15,7 +15,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import parse_layout, parse_shape
-from tests.engine.harness import difference, program_class, set_variables
+from tests.engine.harness import difference, on, program_class, set_variables
 from tests.engine.ops.differentiated import CONSTANTS
 from tests.engine.upstream import functions_page, other_functions
 from tests.engine.upstream.functions import ELEMENTWISE, FUNCTIONS, axis_of
@@ -31,6 +31,7 @@ SETUPS = {
     "2x2 on devices": ("rows:2,cols:2", "x:rows,y:cols", "placement"),
     "uneven": ("rows:3,cols:3", "x:rows,y:cols", "stacked"),
     "uneven on devices": ("rows:3,model:2", "x:rows,channels:model", "placement"),
+    "uneven in turns": ("rows:3,cols:3", "x:rows,y:cols", "in turns"),
     "uneven batch": ("cores:3,model:3", "batch:cores,channels:model", "stacked"),
 }
 PRODUCER = "gradients of the producer"
@@ -113,7 +114,9 @@ def check(producer, functions, twice, setup):
         return results
 
     specs = {name: (shape, "int32" if name == "labels" else "float64") for name, shape in producer.shapes.items()}
-    program = program_class(producer, setup)(fn, specs, *SETUPS[setup], devices=["CPU:0", "CPU:1"])
+    mesh_shape, layout, mesh_impl = SETUPS[setup]
+    program_type = program_class(producer, setup)
+    program = program_type(fn, specs, mesh_shape, layout, devices=["CPU:0", "CPU:1"], **on(mesh_impl, mesh_shape))
     set_variables(program, {name: values[name] for name in producer.variables})
     results = program(**{name: values[name] for name in producer.shapes})
     failures, total = [], 2 * whole
