@@ -21,6 +21,7 @@ from mtf_imaging.engine.turns.kernels import ALIASES, CHEAP
 from mtf_imaging.engine.turns.slicing import slice_early
 from mtf_imaging.engine.turns.store import extent
 
+_GRADIENTS_OF_MAX_POOLS = frozenset(("MaxPoolGrad", "MaxPool3DGrad"))
 _ROUNDS = 4  # what is stored and what is computed again depend on each other
 _EFFECTS = ("Assert", "PrintV2")
 
@@ -278,7 +279,8 @@ def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tupl
             others = sum(cost[i] for i in inputs)
             needed = [i for i in inputs if cost[i]]
             only = source.get(needed[0]) if len(needed) == 1 else None
-            if _is_cheap(op) and (others < own or op.type in ALIASES or (others == own and only in shared)):
+            cheaper = others < own or op.type in ALIASES or (others == own and only in shared)
+            if _serves_gradient(x) or (_is_cheap(op) and cheaper):
                 again.add(key)
                 cost[key], source[key] = others, only
                 continue
@@ -286,6 +288,16 @@ def _recomputed(places: _Places, stored: Collection, shared: Collection) -> tupl
                 users[only] += 1
             cost[key], source[key] = (0 if key in stored else own), (key if not _is_cheap(op) else None)
     return again, {*shared, *(key for key, number in users.items() if number > 1)}
+
+
+def _serves_gradient(x: tf.Tensor) -> bool:
+    """Returns whether a tensor is a max pool for its gradient, which reads the input of the pool as well.
+
+    TensorFlow uses oneDNN's gradient only in a function that has both operations; its own takes 20 times as long, and
+    breaks ties in another way.
+    """
+    users = x.consumers()
+    return bool(users) and all(op.type in _GRADIENTS_OF_MAX_POOLS for op in users)
 
 
 def _is_cheap(op: tf.Operation) -> bool:

@@ -115,6 +115,18 @@ def test_the_costs_are_those_of_a_call(tmp_path):
     assert build(4).turn_costs.memory > costs.memory
 
 
+def test_a_max_pool_and_its_gradient_break_ties_alike():
+    """TensorFlow's gradient of a max pool breaks ties like the pool only if both are in one function."""
+
+    def fn(x, f, g):
+        y = mtf.cast(mtf.relu(mi.ops.conv3d(x, f)), tf.float32)
+        pooled = mi.ops.instance_norm(mi.ops.max_pool3d(mi.ops.instance_norm(y, name="a"), 2, 2), name="b")
+        return mtf.gradients([mtf.reduce_sum(mtf.square(pooled) * pooled)], [y])[0]
+
+    ties = {name: np.round(value) for name, value in values().items()}
+    np.testing.assert_allclose(build(4, fn)(**ties), mi.Program(fn, SHAPES)(**ties), rtol=1e-4, atol=1e-4)
+
+
 def test_the_memory_of_a_turn():
     """A convolution of a slab of [1, 8, 8, 8, 4] float64 with rows of neighbors."""
     slab, row, wide = 8 * 8**3 * 4, 8 * 8**2 * 4, 8 * 10**3 * 4
