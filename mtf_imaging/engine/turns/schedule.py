@@ -63,6 +63,7 @@ class Schedule:
         self._places = {place.name: axis for axis, place in turns.places.items()}
         self._numbers = [tf.constant(at, tf.int32) for at in range(turns.number)]
         self.num_nodes = stages.num_nodes(self.stages)
+        self._computing = concurrent.futures.ThreadPoolExecutor(1, "turn")
         self._last = self._last_readers()
         fetched = {x.name for stage in self.stages for x in stage.fetches}
         self._collected: dict[str, list[_Collected]] = collections.defaultdict(list)
@@ -136,25 +137,36 @@ class Schedule:
             for x in stage.fetches
             for own in self._collected[x.name]
         }
-        following = self._requests(stage, 0, values)
+        following, outputs = self._requests(stage, 0, values), []
         for turn in range(self._turns.number):
             arguments = [x.result() if isinstance(x, concurrent.futures.Future) else x for x in following]
+            running = self._computing.submit(self._compute, function, arguments)
+            del arguments
+            if turn:  # while this turn computes
+                self._keep(stage, turn - 1, outputs, collected)
             if turn + 1 < self._turns.number:
                 following = self._requests(stage, turn + 1, values)
-            outputs = function(*arguments)
-            del arguments
-            if turn:
-                self.store.settle(turn - 1)
-            for x, y in zip(stage.fetches, outputs, strict=True):
-                if x.name in self._last and stage.number < self._last[x.name]:
-                    self.store.put(x.name, turn, y)
-                for own in self._collected[x.name]:
-                    first = isinstance(own.mark, First) and turn == 0
-                    self._collect(collected[own.name], own.mark, turn, self.store.own(y) if first else y)
+            outputs = running.result()
+        self._keep(stage, self._turns.number - 1, outputs, collected)
         self.store.settle(self._turns.number - 1)
         for name, parts in collected.items():
             done = [as_tensor(part) if isinstance(part, np.ndarray) else part for part in parts]
             values[name] = done if self._axes[name] else done[0]
+
+    def _compute(self, function: Callable[..., list[tf.Tensor]], arguments: Sequence) -> list[tf.Tensor]:
+        with tf.device(self._device):  # a thread has its own
+            return function(*arguments)
+
+    def _keep(self, stage: stages.Stage, turn: int, outputs: Sequence[tf.Tensor], collected: Mapping) -> None:
+        """Stores and collects what a turn computed."""
+        if turn:
+            self.store.settle(turn - 1)
+        for x, y in zip(stage.fetches, outputs, strict=True):
+            if x.name in self._last and stage.number < self._last[x.name]:
+                self.store.put(x.name, turn, y)
+            for own in self._collected[x.name]:
+                first = isinstance(own.mark, First) and turn == 0
+                self._collect(collected[own.name], own.mark, turn, self.store.own(y) if first else y)
 
     def _requests(self, stage: stages.Stage, turn: int, values: Mapping) -> list:
         """Returns the values that a stage reads in a turn; those that are read from the store are futures."""
