@@ -48,11 +48,13 @@ MUTANTS = [
         ("return max(before) // 2 * 2 + in_turns", "return max(before)"),
         ('return not op.get_attr("is_training")', "return False", "a norm that is stored gives the same result"),
         ("again.add(key)", "pass", "", f"{_TURNS} computed_again"),
+        ("if _serves_gradient(x) or (", "if (", "", f"{_TURNS} break_ties"),
     ),
     *mutants(
         "mtf_imaging/engine/turns/slicing.py",
         f"{_TURNS} neighbor",
         ("if not all(exists):", "if False:"),
+        ("len(source) > _MOST_DIMS", "False", "", f"{_TURNS} many_dimensions"),
         ("[turn if source is None else source", "[turn if source is None else turn"),
         ("return d, begin * times, size * times", "return d, 0, size * times"),
         (
