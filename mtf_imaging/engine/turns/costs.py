@@ -123,20 +123,25 @@ def _value(x: tf.Tensor, marks: Mapping[str, Mark], store: Store) -> Value | Non
 def _spans(
     graph: tf.Graph, stages: Sequence[Stage], marks: Mapping[str, Mark], results: Collection[str]
 ) -> Iterator[_Span]:
-    """Yields the values that are computed once, or by groups of turns."""
+    """Yields the values that are computed once, or by groups of turns, and are not in a file."""
+
+    def in_file(x: tf.Tensor) -> bool:
+        while x.op.type in ALIASES:
+            x = x.op.inputs[0]
+        return isinstance(marks.get(x.name), Joined) and is_large(_bytes(x))
+
     last = {x.name: stage.number for stage in stages for x in stage.feeds}
     last |= dict.fromkeys(results, stages[-1].number)
     collected: dict[str, list[tuple[str, int]]] = collections.defaultdict(list)
     for name, mark in marks.items():
-        waits = isinstance(mark, Joined) and is_large(_bytes(graph.get_tensor_by_name(name)))
-        if not (waits or isinstance(mark, Received)):
+        if not isinstance(mark, Received):
             groups = len({*mark.groups} - {None}) if isinstance(mark, Grouped) else 1
             collected[mark.source.name].append((name, groups))
     for stage in stages:
         for x in stage.fetches:
             values = collected[x.name] if stage.in_turns else [(x.name, 1), *collected[x.name]]
             for name, number in values:
-                if name in last:
+                if name in last and not in_file(graph.get_tensor_by_name(name)):
                     yield _Span(stage.number, last[name], number * _bytes(graph.get_tensor_by_name(name)))
 
 
