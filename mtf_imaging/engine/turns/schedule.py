@@ -137,7 +137,8 @@ class Schedule:
             for x in stage.fetches
             for own in self._collected[x.name]
         }
-        following, outputs = self._requests(stage, 0, values), []
+        following: list = self._requests(stage, 0, values)
+        outputs: Sequence[tf.Tensor] = ()
         for turn in range(self._turns.number):
             arguments = [x.result() if isinstance(x, concurrent.futures.Future) else x for x in following]
             running = self._computing.submit(self._compute, function, arguments)
