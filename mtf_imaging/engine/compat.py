@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow.compat.v1 as tf1  # the same name as in mesh_tensorflow; another name imports a different module
-from tensorflow.python.framework import ops
+from tensorflow.python.framework import function_def_to_graph, ops
 
 
 def _restore_estimator() -> None:
@@ -60,6 +60,11 @@ class Private(NamedTuple):
 PRIVATE = (
     Private(
         "tensorflow.python.framework.ops", "mesh_tensorflow calls a function that was removed from this module", _TF
+    ),
+    Private(
+        "tensorflow.python.framework.function_def_to_graph",
+        "the graph of a function that another graph calls, such as the signature of a SavedModel",
+        _TF,
     ),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
     Private(
@@ -387,3 +392,14 @@ def loop_body(op: mtf.WhileLoopOperation) -> LoopPart:
 def loop_options(op: mtf.WhileLoopOperation) -> dict[str, Any]:
     """Returns the keyword arguments for `tf.while_loop`."""
     return op._tf_kwargs
+
+
+def function_bodies(graph: tf.Graph) -> Callable[[tf.Operation], Any]:
+    """Returns a function from an operation of a graph that calls a function to the graph of that function."""
+    library = {function.signature.name: function for function in graph.as_graph_def().library.function}
+
+    def body(op: tf.Operation) -> Any:
+        function = library[op.get_attr("f").name]
+        return function_def_to_graph.function_def_to_graph(function)
+
+    return body
