@@ -238,6 +238,35 @@ class Unnamed:
         return self.named((mtf.Dimension(f"axis_{i}", n),) if n > 1 else () for i, n in enumerate(self.sizes))
 
 
+class Interleaved:
+    """The result of SpaceToBatchND, and perhaps of a convolution of it, which BatchToSpaceND turns into a dilated one.
+
+    Args:
+      x: the image before SpaceToBatchND.
+      blocks: the sizes of the blocks, along the first spatial axes.
+      pads: the padding (before, after) of these axes.
+      split: a function that returns the result of SpaceToBatchND.
+      convolve: a convolution that follows, a function of (image, dilations or None, padding or None); None if there is
+        none.
+    """
+
+    def __init__(
+        self,
+        x: Array,
+        blocks: Sequence[int],
+        pads: Sequence[Sequence[int]],
+        split: Callable[[], Array],
+        convolve: Callable[..., Array] | None = None,
+    ) -> None:
+        self.x, self.blocks, self.pads = x, list(blocks), [tuple(pair) for pair in pads]
+        self.split, self.convolve = split, convolve
+
+    @property
+    def array(self) -> Array:
+        """The value as an array, for all operations that are not a part of the pattern."""
+        return self.convolve(self.split(), None, None) if self.convolve else self.split()
+
+
 Value = Array | Unnamed | np.ndarray
 
 

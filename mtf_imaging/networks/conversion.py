@@ -11,7 +11,7 @@ import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import NotSupportedError
-from mtf_imaging.networks.array import Array, Axis, Unnamed, Value, as_array, elementwise, reshaped
+from mtf_imaging.networks.array import Array, Axis, Interleaved, Unnamed, Value, as_array, elementwise, reshaped
 from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node, Source
 from mtf_imaging.networks.operations import CONSTANT_ONLY, OPERATIONS, Call
 from mtf_imaging.networks.operations.randomness import Seed
@@ -23,6 +23,7 @@ _UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
     "AssignSubVariableOp": mtf.sub,
 }
 _READS = {"ReadVariableOp"}
+_TAKE_INTERLEAVED = {"Identity", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "BatchToSpaceND"}
 _LARGEST_CONSTANT = 2**27  # elements
 
 
@@ -230,6 +231,8 @@ def _value(
         return _Missing()
     if any(isinstance(value, Seed) for value in inputs) and (entry is None or entry.is_pure):
         return Seed()
+    if node.operation not in _TAKE_INTERLEAVED:
+        inputs = [value.array if isinstance(value, Interleaved) else value for value in inputs]
     call = Call(node, mesh, spatial, state)
     if all(isinstance(value, np.ndarray) for value in inputs) and (entry is None or entry.is_pure):
         return _folded(call, inputs)

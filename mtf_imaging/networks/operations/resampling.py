@@ -3,6 +3,7 @@
 import dataclasses
 
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.resize.interpolation import Interpolation
@@ -84,7 +85,11 @@ def _resize(call: Call, x: Array, size: Value) -> Array:
         return Interpolation(size, outputs, "linear" if kind == "ResizeBilinear" else "nearest", aligned)
 
     lines = {i: line(x.sizes[i], n) for i, n in enumerate(outputs, 1) if x.sizes[i] != n}
-    return resampled(x, lines, "resize")
+    y = resampled(x, lines, "resize")
+    # TensorFlow's linear and cubic kernels return float32 whatever they are given.
+    if kind == "ResizeNearestNeighbor" or y.dtype == tf.float32:
+        return y
+    return Array(mtf.cast(y.tensor, tf.float32), y.axes)
 
 
 @operation("ReverseV2", ours="a selection")

@@ -11,6 +11,7 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.resize.padding import Padding
 from mtf_imaging.networks.array import (
     Array,
+    Interleaved,
     Unnamed,
     Value,
     as_array,
@@ -293,25 +294,34 @@ def _space_to_depth(call: Call, x: Array) -> Array:
     return Array(y, [array.axes[0], *((dim,) for dim in y.shape.dims[-3:])])
 
 
-@operation("SpaceToBatchND", ours="mi.ops.pad, and a reshape of voxels")
-def _space_to_batch(call: Call, x: Named, block_shape: Value, paddings: Value) -> Named:
-    blocks, pads = call.ints(block_shape, "sizes"), np.reshape(call.numbers(paddings, "paddings"), [-1, 2]).tolist()
-    y, m = as_array(x), len(blocks)
-    lines = {
-        i: Padding(y.sizes[i], y.sizes[i] + sum(pair), pair[0], "constant") for i, pair in enumerate(pads, 1) if any(pair)
-    }
-    y = resampled(y, lines, "pad")
-    batch, rest = y.sizes[0], y.sizes[m + 1 :]
-    inner = [n // b for n, b in zip(y.sizes[1:], blocks)]
-    cut = reshaped(y, [batch, *(n for pair in zip(inner, blocks) for n in pair), *rest])
-    moved = transposed(cut, [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))])
-    return reshaped(moved, [batch * math.prod(blocks), *inner, *rest])
+@operation("SpaceToBatchND", ours="a dilated convolution, if one follows; else mi.ops.pad and a reshape")
+def _space_to_batch(call: Call, x: Named, block_shape: Value, paddings: Value) -> Interleaved:
+    blocks, pads = call.ints(block_shape, "sizes"), np.reshape(call.ints(paddings, "paddings"), [-1, 2]).tolist()
+    array, m = as_array(x), len(blocks)
+
+    def split() -> Array:
+        lines = {
+            i: Padding(array.sizes[i], array.sizes[i] + sum(pair), pair[0], "constant")
+            for i, pair in enumerate(pads, 1)
+            if any(pair)
+        }
+        y = resampled(array, lines, "pad")
+        batch, rest = y.sizes[0], y.sizes[m + 1 :]
+        inner = [n // b for n, b in zip(y.sizes[1:], blocks)]
+        cut = reshaped(y, [batch, *(n for pair in zip(inner, blocks) for n in pair), *rest])
+        order = [*range(2, 2 * m + 1, 2), 0, *range(1, 2 * m, 2), *range(2 * m + 1, 2 * m + 1 + len(rest))]
+        return as_array(reshaped(transposed(cut, order), [batch * math.prod(blocks), *inner, *rest]))
+
+    return Interleaved(array, blocks, pads, split)
 
 
-@operation("BatchToSpaceND", ours="a reshape of voxels, and mtf.slice")
-def _batch_to_space(call: Call, x: Named, block_shape: Value, crops: Value) -> Named:
-    blocks, cut = call.ints(block_shape, "sizes"), np.reshape(call.numbers(crops, "crops"), [-1, 2]).tolist()
-    y, m = as_array(x), len(blocks)
+@operation("BatchToSpaceND", ours="a dilated convolution, if it ends one; else a reshape and mtf.slice")
+def _batch_to_space(call: Call, x: Named | Interleaved, block_shape: Value, crops: Value) -> Named:
+    blocks, cut = call.ints(block_shape, "sizes"), np.reshape(call.ints(crops, "crops"), [-1, 2]).tolist()
+    if isinstance(x, Interleaved) and x.convolve and x.blocks == blocks:
+        pads = [(p[0] - c[0], p[1] - c[1]) for p, c in zip(x.pads, cut, strict=True)]
+        return x.convolve(x.x, blocks, pads)
+    y, m = x.array if isinstance(x, Interleaved) else as_array(x), len(blocks)
     batch, inner, rest = y.sizes[0] // math.prod(blocks), y.sizes[1 : m + 1], y.sizes[m + 1 :]
     split = reshaped(y, [*blocks, batch, *inner, *rest])
     order = [m, *(i for j in range(m) for i in (m + 1 + j, j)), *range(2 * m + 1, 2 * m + 1 + len(rest))]
@@ -320,5 +330,3 @@ def _batch_to_space(call: Call, x: Named, block_shape: Value, crops: Value) -> N
     for i, (before, after) in enumerate(cut, 1):
         result = take(call, result, i, range(before, result.sizes[i] - after))
     return result
-
-

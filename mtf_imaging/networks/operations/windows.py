@@ -7,7 +7,7 @@ import numpy as np
 
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Array, Axis, Value, free_name, named, reshaped, sizes_of, transposed
+from mtf_imaging.networks.array import Array, Axis, Interleaved, Value, free_name, named, reshaped, sizes_of, transposed
 from mtf_imaging.networks.operations.products import einsum
 from mtf_imaging.networks.operations.registry import Call, operation, spatial_axes
 
@@ -77,23 +77,44 @@ def _with_name(y: mtf.Tensor, name: str) -> mtf.Tensor:
 
 
 @operation("Conv2D", "Conv3D", ours="mi.ops.conv3d")
-def _conv(call: Call, x: Array, kernel: Value) -> Array:
-    sizes = sizes_of(kernel)
-    groups = x.sizes[spatial_axes(call, len(x.sizes))[1]] // sizes[-2]
-    return _convolved(call, x, kernel, groups)
+def _conv(call: Call, x: Array | Interleaved, kernel: Value) -> Array | Interleaved:
+    return _dilatable(call, x, kernel, None)
 
 
 @operation("DepthwiseConv2dNative", ours="mi.ops.conv2d with groups")
-def _depthwise(call: Call, x: Array, kernel: Value) -> Array:
+def _depthwise(call: Call, x: Array | Interleaved, kernel: Value) -> Array | Interleaved:
     *window, channels, multiplier = sizes_of(kernel)
     flat = [*window, 1, channels * multiplier]
     grouped = kernel.reshape(flat) if isinstance(kernel, np.ndarray) else reshaped(kernel, flat)
-    return _convolved(call, x, grouped, channels)
+    return _dilatable(call, x, grouped, channels)
 
 
-def _convolved(call: Call, x: Array, kernel: Value, groups: int) -> Array:
+def _dilatable(call: Call, x: Array | Interleaved, kernel: Value, groups: int | None) -> Array | Interleaved:
+    """Returns a convolution, which BatchToSpaceND may still turn into a dilated one."""
+
+    def convolve(x: Array, dilations: list[int] | None, pads: list[tuple[int, int]] | None) -> Array:
+        return _convolved(call, x, kernel, groups, dilations, pads)
+
+    if isinstance(x, Array):
+        return convolve(x, None, None)
+    is_plain = call.get("padding") == "VALID" and {*call.get("strides"), *(call.get("dilations") or [1])} == {1}
+    if is_plain and x.convolve is None and len(x.blocks) <= len(sizes_of(kernel)) - 2:
+        return Interleaved(x.x, x.blocks, x.pads, x.split, convolve)
+    return convolve(x.array, None, None)
+
+
+def _convolved(
+    call: Call,
+    x: Array,
+    kernel: Value,
+    groups: int | None,
+    dilations: list[int] | None,
+    pads: list[tuple[int, int]] | None,
+) -> Array:
+    """Returns a convolution; with `dilations` and `pads` for the first spatial axes instead of those of the node."""
     *window, into, out = sizes_of(kernel)
-    image = _Image(call, x, window, keeps=groups > 1)
+    groups = groups or x.sizes[spatial_axes(call, len(x.sizes))[1]] // into
+    image = _Image(call, x, window, keeps=groups > 1 or dilations is not None)
     channels = image.x.axes[-1][0]
     axes: list[Axis] = [(mtf.Dimension(_KERNEL[i], n),) if i in image.used else () for i, n in enumerate(window)]
     inner = mtf.Dimension(_GROUP if groups > 1 else channels.name, into)
@@ -102,14 +123,14 @@ def _convolved(call: Call, x: Array, kernel: Value, groups: int) -> Array:
     if not image.used:
         y = einsum(call, [image.x, Array(weights.laid(), [(inner,), (filters,)])], ["bi", "io"], "bo").laid()
         return image.restored(_with_name(y, channels.name), image.x.axes[0])
-    options: dict[str, Any] = {"groups": groups} if groups > 1 else {}
+    more = len(image.used) - len(dilations or [])
     y = _function("conv{}d", len(image.used))(
         image.x.laid(),
         weights.laid(),
         strides=image.setting(call, "strides"),
-        padding=image.padding(call),
-        dilations=image.setting(call, "dilations"),
-        **options,
+        padding=[*pads, *[(0, 0)] * more] if pads else image.padding(call),
+        dilations=[*dilations, *[1] * more] if dilations else image.setting(call, "dilations"),
+        **({"groups": groups} if groups > 1 else {}),
     )
     return image.restored(_with_name(y, channels.name), image.x.axes[0])
 
