@@ -18,6 +18,7 @@ from mtf_imaging.networks.array import (
     axis_size,
     elementwise,
     free_name,
+    joint_axes,
     named,
     resampled,
     reshaped,
@@ -213,12 +214,11 @@ def join(call: Call, values: Sequence[Value], at: int) -> Array:
 
     A spatial dimension is concatenated as the sum of padded arrays, which exchanges halos.
     """
-    first = next(v for v in values if isinstance(v, Array)) if any(isinstance(v, Array) for v in values) else None
     arrays = [as_array(v) for v in values if not isinstance(v, np.ndarray)]
-    lead = (first or arrays[0]).single(at, name="channels")
-    # The axes of every array get the factors of the first one that has them.
-    others = [next((a.axes[i] for a in [lead, *arrays] if a.axes[i] and a.is_whole(i)), ()) for i in range(len(lead.axes))]
-    name = lead.axes[at][0].name
+    arrays.sort(key=lambda array: not any(array is value for value in values))  # those with names of their own first
+    lead = arrays[0].single(at, name="channels")
+    others = list(joint_axes([lead, *arrays[1:]], lead.sizes))
+    name = others[at][0].name
     parts = []
     for value in values:
         axes = [*others]
