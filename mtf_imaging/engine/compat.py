@@ -66,6 +66,8 @@ PRIVATE = (
         "the graph of a function that another graph calls, such as the signature of a SavedModel",
         _TF,
     ),
+    Private("tensorflow.core.protobuf.saved_model_pb2", "reads a SavedModel without running its functions", _TF),
+    Private("tensorflow.core.protobuf.trackable_object_graph_pb2", "the variables of a SavedModel", _TF),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
     Private(
         "tensorflow.python.eager.context",
@@ -400,6 +402,21 @@ def function_bodies(graph: tf.Graph) -> Callable[[tf.Operation], Any]:
 
     def body(op: tf.Operation) -> Any:
         function = library[op.get_attr("f").name]
-        return function_def_to_graph.function_def_to_graph(function)
+        with graph.as_default():  # which contains the functions that this one calls
+            return function_def_to_graph.function_def_to_graph(function)
 
     return body
+
+
+def parse_saved_model(data: bytes) -> Any:
+    """Returns the protocol buffer in a file `saved_model.pb`."""
+    from tensorflow.core.protobuf import saved_model_pb2  # noqa: PLC0415  few programs read one
+
+    return saved_model_pb2.SavedModel.FromString(data)
+
+
+def parse_object_graph(data: bytes) -> Any:
+    """Returns the protocol buffer of the objects in a checkpoint."""
+    from tensorflow.core.protobuf import trackable_object_graph_pb2  # noqa: PLC0415
+
+    return trackable_object_graph_pb2.TrackableObjectGraph.FromString(data)

@@ -218,7 +218,8 @@ def _value(
     if node.operation == INPUT:
         return Array(tensors[node.value], [(dim,) for dim in tensors[node.value].shape.dims])
     if node.operation == VARIABLE:
-        return _Handle(weights[node.value])
+        weight = weights[node.value]
+        return state.read(weight) if node.attributes.get("is_value") else _Handle(weight)
     if node.operation in _READS or (node.operation == "Identity" and isinstance(inputs[0], _Handle)):
         return state.read(inputs[0].weight) if node.operation in _READS else inputs[0]
     if node.operation in _UPDATES:

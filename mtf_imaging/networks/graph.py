@@ -10,7 +10,7 @@ import tensorflow as tf
 from mtf_imaging.engine.compat import function_bodies
 
 CONSTANT, INPUT, VARIABLE = "Const", "Input", "Variable"
-_CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
+CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
 Source = tuple[str, int]  # the name of a node and the number of its output
@@ -57,7 +57,10 @@ class Graph:
 
 
 def read(
-    graph: tf.Graph, leaf: Callable[[tf.Operation], Node | None], outputs: Mapping[str, tf.Tensor]
+    graph: tf.Graph,
+    leaf: Callable[[tf.Operation], Node | None],
+    outputs: Mapping[str, tf.Tensor],
+    updates: bool = True,
 ) -> Graph:
     """Reads a TensorFlow graph.
 
@@ -66,6 +69,7 @@ def read(
       leaf: a function that returns the node for an operation without inputs: an input, a variable or a constant of the
         network; None for other operations.
       outputs: the outputs by name.
+      updates: whether to read assignments on which no output depends.
     """
     nodes: dict[str, Node] = {}
     bodies = function_bodies(graph)
@@ -78,7 +82,7 @@ def read(
                 continue
             inputs = tuple(sources[tensor.name] for tensor in op.inputs)
             name = prefix + op.name
-            if op.type in _CALLS:
+            if op.type in CALLS:
                 body = bodies(op)
                 called = {inner.name: source for inner, source in zip(body.inputs, inputs, strict=True)}
                 inner_sources = add(body.get_operations(), f"{name}/", called)
@@ -91,14 +95,26 @@ def read(
             sources |= {tensor.name: (name, i) for i, tensor in enumerate(op.outputs)}
         return sources
 
-    sources = add(graph.get_operations(), "", {})
+    operations = graph.get_operations()
+    sources = add(operations if updates else _upstream(operations, outputs.values()), "", {})
     found = {name: sources[tensor.name] for name, tensor in outputs.items()}
-    return Graph(_needed(nodes, found), found)
+    return Graph(_needed(nodes, found, updates), found)
 
 
-def _needed(nodes: Mapping[str, Node], outputs: Mapping[str, Source]) -> tuple[Node, ...]:
+def _upstream(operations: Iterable[tf.Operation], outputs: Iterable[tf.Tensor]) -> list[tf.Operation]:
+    """Returns the operations on which outputs depend."""
+    pending, needed = [tensor.op for tensor in outputs], set()
+    while pending:
+        op = pending.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            pending += [tensor.op for tensor in op.inputs]
+    return [op for op in operations if op.name in needed]
+
+
+def _needed(nodes: Mapping[str, Node], outputs: Mapping[str, Source], updates: bool) -> tuple[Node, ...]:
     pending = [name for name, _ in outputs.values()]
-    pending += [node.name for node in nodes.values() if node.operation in _ASSIGNMENTS]
+    pending += [node.name for node in nodes.values() if updates and node.operation in _ASSIGNMENTS]
     pending += [node.name for node in nodes.values() if node.operation == INPUT]
     needed: set[str] = set()
     while pending:

@@ -1,28 +1,24 @@
 """Loads networks: Keras models, TensorFlow functions, and their files."""
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import numpy as np
-import tensorflow as tf
-
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.networks import graph as graphs
-from mtf_imaging.networks.conversion import Weight
-from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node
-from mtf_imaging.networks.network import Network, Shape
+from mtf_imaging.networks import files
+from mtf_imaging.networks.network import Network
+from mtf_imaging.networks.sources import FunctionSource, KerasSource, Signature
 from mtf_imaging.training.keras.layers import is_model
-
-Signature = Sequence[tf.TensorSpec]
-_IMAGE = "image"
 
 
 def load(model: Any, signature: Signature | None = None) -> Network:
     """Loads a network of Keras or TensorFlow.
 
+    A file runs no code of its own: Lambda layers with Python code are refused, SavedModels are read and not loaded, and
+    values outside a file are not read.
+
     Args:
-      model: a Keras model (Keras 3 with the TensorFlow backend, or `tf_keras`), or a `tf.function`.
+      model: a Keras model (Keras 3 with the TensorFlow backend, or `tf_keras`), a `tf.function`, or the path of a
+        `.keras` or `.h5` file, of a SavedModel's folder or of a frozen graph (`.pb`).
       signature: a `tf.TensorSpec` for each input, with None for free sizes. Only a `tf.function` without an input
         signature and a Keras model of an own class need it.
 
@@ -31,170 +27,19 @@ def load(model: Any, signature: Signature | None = None) -> Network:
 
     Raises:
       ConfigError: `model` is something else, or its inputs are not known.
+      CheckpointError: the file is damaged, or refers to other files.
+      DataError: there is no such file.
     """
+    if isinstance(model, str | Path):
+        path = Path(model)
+        if path.suffix in (".keras", ".h5", ".hdf5"):
+            return Network(KerasSource(files.keras_model(path), signature))
+        return Network(files.saved_model(path) if path.is_dir() else files.frozen_graph(path))
     if is_model(type(model)):
         return Network(KerasSource(model, signature))
     if hasattr(model, "get_concrete_function"):
         return Network(FunctionSource(model, signature))
     raise ConfigError(
-        f"mi.networks.load: {model!r:.100} is neither a Keras model nor a tf.function. Fix: pass one of these."
+        f"mi.networks.load: {model!r:.100} is neither a Keras model, nor a tf.function, nor a path. Fix: pass one of "
+        "these."
     )
-
-
-def _plain_name(name: str) -> str:
-    """Returns a name that variables and inputs may have."""
-    return re.sub(r"[^A-Za-z0-9_./-]", "_", name.partition(":")[0]).lstrip("_/-") or "x"
-
-
-def _input_names(names: Sequence[str]) -> list[str]:
-    if len(names) == 1:
-        return [_IMAGE]
-    return [re.sub(r"\W", "_", name.partition(":")[0]) for name in names]
-
-
-def _weights(variables: Iterable[Any], name_of: Callable[[Any], str]) -> dict[str, Weight]:
-    """Returns the weights of some variables."""
-    found: dict[str, Weight] = {}
-    for variable in variables:
-        base = _plain_name(name_of(variable))
-        name = next(n for n in (base, *(f"{base}_{i}" for i in range(1, len(found) + 2))) if n not in found)
-        found[name] = Weight(
-            name, tuple(variable.shape), tf.as_dtype(variable.dtype), variable.trainable, _reader(variable)
-        )
-    return found
-
-
-def _reader(variable: Any) -> Callable[[], np.ndarray]:
-    return lambda: np.asarray(variable.numpy())
-
-
-def _trace(
-    function: Callable[..., Any],
-    specs: Mapping[str, tf.TensorSpec],
-    handles: Mapping[int, str],
-    names: Sequence[str] | None,
-    title: str,
-) -> Graph:
-    """Traces a function to a graph.
-
-    Args:
-      function: a function of tensors, in the order of `specs`, or a `tf.function`.
-      specs: the inputs by name.
-      handles: {id of a variable's handle: name of the variable}.
-      names: names of the outputs, if they have no names of their own.
-      title: the network, for error messages.
-    """
-    concrete = function.get_concrete_function(*specs.values())  # type: ignore[attr-defined]
-    captured = {inner.name: outer for outer, inner in concrete.graph.captures}
-    arguments = [x for x in concrete.inputs if x.name not in captured]
-    leaves = {
-        x.op.name: Node(x.op.name, INPUT, value=name) for x, name in zip(arguments, specs, strict=True)
-    }
-    for inner, outer in captured.items():
-        name = inner.partition(":")[0]
-        if id(outer) in handles:
-            leaves[name] = Node(name, VARIABLE, value=handles[id(outer)])
-        elif outer.dtype != tf.resource:
-            leaves[name] = Node(name, CONSTANT, value=outer.numpy())
-        else:
-            raise ConfigError(f"{title}: it reads the resource '{inner}', which is not a variable. Fix: remove it.")
-    return graphs.read(
-        concrete.graph, lambda op: leaves.get(op.name), _named_outputs(concrete.structured_outputs, concrete, names)
-    )
-
-
-def _named_outputs(structure: Any, concrete: Any, names: Sequence[str] | None) -> dict[str, tf.Tensor]:
-    tensors = list(concrete.outputs)
-    if isinstance(structure, dict):
-        keys = sorted(structure)
-        return dict(zip(keys, tensors, strict=True))
-    keys = list(names) if names and len(names) == len(tensors) else [f"output_{i}" for i in range(len(tensors))]
-    return dict(zip(keys, tensors, strict=True))
-
-
-class KerasSource:
-    """A model of Keras 2 or 3.
-
-    Args:
-      model: the model.
-      signature: a `tf.TensorSpec` for each input of a model of an own class.
-    """
-
-    def __init__(self, model: Any, signature: Signature | None) -> None:
-        self.title = f"Keras model '{model.name}'"
-        self._model = model
-        symbolic = signature or getattr(model, "inputs", None)
-        if not symbolic:
-            raise ConfigError(
-                f"{self.title}: the shapes of its inputs are unknown. Fix: call mi.networks.load(model, "
-                "signature=[tf.TensorSpec([None, None, None, None, 1])])."
-            )
-        names = _input_names([x.name or f"input_{i}" for i, x in enumerate(symbolic)])
-        self.signature = {
-            name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, symbolic, strict=True)
-        }
-        self._structure = list(symbolic) if signature else model.input
-        self._variables = list(model.variables)
-        self.weights = _weights(self._variables, lambda v: getattr(v, "path", v.name))
-        own = [getattr(variable, "value", variable) for variable in self._variables]
-        own = [v if isinstance(v, tf.Variable) else variable for v, variable in zip(own, self._variables)]
-        self._handles = {id(v.handle): name for v, name in zip(own, self.weights)}
-
-    def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        specs = {key: tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()}
-        # `call` does not compare the sizes with those with which the model was built.
-        call = self._model.call if getattr(self._model, "inputs", None) else self._model
-
-        def function(*tensors: tf.Tensor) -> Any:
-            arguments = tf.nest.pack_sequence_as(self._structure, tensors)
-            one = isinstance(arguments, list | tuple) and len(arguments) == 1
-            return call(arguments[0] if one else arguments, training=training)
-
-        names = getattr(self._model, "output_names", None)
-        return _trace(tf.function(function, autograph=False), specs, self._handles, names, self.title)
-
-    def export(self, values: Mapping[str, np.ndarray]) -> Any:
-        for variable, name in zip(self._variables, self.weights, strict=True):
-            if name in values:
-                variable.assign(values[name])
-        return self._model
-
-
-class FunctionSource:
-    """A `tf.function`.
-
-    Args:
-      function: the function.
-      signature: a `tf.TensorSpec` for each argument; None for its own input signature.
-    """
-
-    def __init__(self, function: Any, signature: Signature | None) -> None:
-        self.title = f"tf.function '{getattr(function, '__name__', 'function')}'"
-        specs = signature or getattr(function, "input_signature", None)
-        if not specs:
-            raise ConfigError(
-                f"{self.title}: the shapes of its inputs are unknown. Fix: call mi.networks.load(function, "
-                "signature=[tf.TensorSpec([None, None, None, None, 1])])."
-            )
-        names = _input_names([x.name or f"input_{i}" for i, x in enumerate(specs)])
-        self.signature: dict[str, tuple[Shape, tf.DType]] = {
-            name: (tuple(x.shape), x.dtype) for name, x in zip(names, specs, strict=True)
-        }
-        self._function = function.python_function
-        concrete = tf.function(self._function).get_concrete_function(*specs)
-        self._variables = list(concrete.variables)
-        self.weights = _weights(self._variables, lambda v: v.name)
-        self._handles = {id(v.handle): name for v, name in zip(self._variables, self.weights)}
-
-    def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        del training
-        specs = {key: tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()}
-        return _trace(tf.function(self._function), specs, self._handles, None, self.title)
-
-    def export(self, values: Mapping[str, np.ndarray]) -> Any:
-        for variable, name in zip(self._variables, self.weights, strict=True):
-            if name in values:
-                variable.assign(values[name])
-        return self._function
-
-

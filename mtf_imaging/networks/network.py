@@ -56,7 +56,7 @@ class Network:
     @property
     def weights(self) -> tuple[str, ...]:
         """The names of the variables."""
-        return tuple(self._source.weights)
+        return tuple(name for name, each in self._source.weights.items() if each.dtype.is_floating)
 
     def inputs(self, batch: int = 1, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
         """Returns the inputs of a `Program`.
@@ -142,8 +142,7 @@ class Network:
         Raises:
           ConfigError: the program lacks variables of the network.
         """
-        missing = [name for name, each in self._source.weights.items() if each.dtype.is_floating
-                   and name not in program.variables]  # fmt: skip
+        missing = [name for name in self.weights if name not in program.variables]
         if missing:
             raise ConfigError(
                 f"{self._source.title}: the program has no variable '{missing[0]}'"
@@ -152,9 +151,8 @@ class Network:
             )
         return self._source.export(
             {
-                name: np.reshape(program.variables[name].numpy(), each.shape)
-                for name, each in self._source.weights.items()
-                if each.dtype.is_floating
+                name: np.reshape(program.variables[name].numpy(), self._source.weights[name].shape)
+                for name in self.weights
             }
         )
 

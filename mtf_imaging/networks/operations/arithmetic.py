@@ -122,7 +122,7 @@ def _register() -> None:
 _register()
 
 
-@operation("Identity", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape", ours="x")
+@operation("Identity", "PlaceholderWithDefault", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape", ours="x")
 def _identity(call: Call, x: Value) -> Value:
     del call
     return x
