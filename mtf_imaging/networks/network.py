@@ -58,11 +58,12 @@ class Network:
         """The names of the variables."""
         return tuple(name for name, each in self._source.weights.items() if each.dtype.is_floating)
 
-    def inputs(self, batch: int = 1, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
+    def inputs(self, batch: int | None = None, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
         """Returns the inputs of a `Program`.
 
         Args:
-          batch: size of the dimension `batch`, the first axis of each input.
+          batch: size of the dimension `batch`, the first axis of each input; default: that of the network, or 1 if it
+            is free.
           **sizes: sizes of the spatial dimensions, such as `x=16, y=24, z=16`, in the order of the axes. The names are
             free. Sizes that are left out are those with which the network was built. `channels` is the last axis.
 
@@ -85,7 +86,7 @@ class Network:
             )
         specs = {}
         for key, (shape, dtype) in signature.items():
-            given = [batch, *(sizes.get(name) for name in names[: len(shape) - 2]), channels][: len(shape)]
+            given = [batch or shape[0] or 1, *(sizes.get(name) for name in names[: len(shape) - 2]), channels][: len(shape)]
             if len(shape) > 1:
                 given[-1] = channels if shape[-1] is None else shape[-1]
             full = [own if n is None else n for n, own in zip(given, shape, strict=True)]
@@ -98,7 +99,7 @@ class Network:
                 )
             specs[key] = ",".join(f"{name}:{n}" for name, n in zip(dims, full, strict=True)), dtype
         shapes = {key: tuple(int(each.split(":")[1]) for each in spec.split(",")) for key, (spec, _) in specs.items()}
-        refuse(self._source.title, unknown_operations(self._graph(shapes, False)))
+        refuse(self._source.title, unknown_operations(self.graph(shapes, False)))
         return specs
 
     def __call__(self, *, training: bool = False, **tensors: mtf.Tensor) -> Any:
@@ -122,7 +123,7 @@ class Network:
                 f"{', '.join(tensors) or 'none'}. Fix: pass these inputs by name."
             )
         shapes = {key: tuple(x.shape.to_integer_list) for key, x in tensors.items()}
-        graph = self._graph(shapes, training)
+        graph = self.graph(shapes, training)
         outputs = convert(self._source.title, graph, tensors, self._source.weights)
         results = {}
         for name, array in outputs.items():
@@ -156,7 +157,13 @@ class Network:
             }
         )
 
-    def _graph(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
+    def graph(self, shapes: Mapping[str, tuple[int, ...]], training: bool = False) -> Graph:
+        """Returns the graph of the original network.
+
+        Args:
+          shapes: {name of an input: its shape}.
+          training: whether it is the graph for training.
+        """
         key = (training, *shapes.items())
         if key not in self._graphs:
             with tf.init_scope():
