@@ -103,8 +103,10 @@ def test_files(name, tmp_path):
     image = comparing.arrays(specs)["image"]
     program = mi.Program(network, specs, "rows:2", "x:rows")
     np.testing.assert_allclose(program(image=image), original(image), rtol=1e-5, atol=1e-6)
-    assert len(program.variables) == len(network.weights) == {"SavedModel of a module": 1}.get(
-        name, 2 if "1" in name or name == "frozen graph" else 6
+    assert (
+        len(program.variables)
+        == len(network.weights)
+        == {"SavedModel of a module": 1}.get(name, 2 if "1" in name or name == "frozen graph" else 6)
     )
     assert not any(name.endswith(("_1", ":0", "/read")) for name in network.weights)
 

@@ -46,9 +46,7 @@ def _counted(y):
 
 def test_the_fraction_and_scale_of_dropouts():
     image = keras.Input((None, None, None, 4))
-    network = mi.networks.load(
-        keras.Model(image, [layers.Dropout(0.3)(image), layers.SpatialDropout3D(0.5)(image)])
-    )
+    network = mi.networks.load(keras.Model(image, [layers.Dropout(0.3)(image), layers.SpatialDropout3D(0.5)(image)]))
     specs = network.inputs(batch=2, x=16, y=12, z=10)
     program = mi.Program(lambda image: network(image=image, training=True), specs)
     voxels, channels = (y.numpy() for y in program(image=np.ones([2, 16, 12, 10, 4], np.float32)).values())
