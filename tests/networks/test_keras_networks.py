@@ -16,12 +16,11 @@ ONLY_FLOAT32 = {"unet"}
 @pytest.fixture(autouse=True)
 def default_dtype():
     yield
-    keras.config.set_floatx("float32")
-    keras.utils.clear_session()
+    comparing.use_dtype("float32")
 
 
 def built(name, dtype="float32"):
-    keras.config.set_floatx(dtype)
+    comparing.use_dtype(dtype)
     build, sizes = NETWORKS[name]
     model = build()
     comparing.randomize(model.variables)
