@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.errors import ConfigError, NotSupportedError
+from mtf_imaging.errors import ConfigError, NotSupportedError, ShapeError, reason
 from mtf_imaging.networks import graph as graphs
 from mtf_imaging.networks.conversion import Weight
 from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node
@@ -126,7 +126,14 @@ class KerasSource:
             return call(arguments[0] if one else arguments, training=training)
 
         names = getattr(self._model, "output_names", None)
-        return _trace(tf.function(function, autograph=False), specs, self._handles, names, self.title)
+        try:
+            return _trace(tf.function(function, autograph=False), specs, self._handles, names, self.title)
+        except ValueError as error:
+            described = ", ".join(f"{key} {list(shape)}" for key, shape in shapes.items())
+            raise ShapeError(
+                f"{self.title}: Keras cannot compute it for {described}: {reason(error)} Fix: use the sizes with "
+                "which the network was built, or sizes that its levels divide."
+            ) from error
 
     def export(self, values: Mapping[str, np.ndarray]) -> Any:
         for variable, name in zip(self._variables, self.weights, strict=True):

@@ -220,3 +220,33 @@ def test_sizes_that_do_not_fit_are_refused():
         network.inputs()
     with pytest.raises(mi.ConfigError, match=r"it has the inputs image, but the call has picture"):
         mi.Program(lambda picture: network(picture=picture), {"picture": "batch:1,x:4,y:4,channels:1"})
+
+
+def test_sizes_that_a_layer_does_not_support_are_refused():
+    image = keras.Input((8, 8, 1))
+    network = mi.networks.load(keras.Model(image, keras.layers.Dense(2)(keras.layers.Flatten()(image))))
+    network.inputs()
+    with pytest.raises(mi.ShapeError, match=r"Keras cannot compute it for image \[1, 12, 8, 1\].*Fix: use the sizes"):
+        network.inputs(x=12, y=8)
+
+
+def test_sizes_that_a_graph_does_not_support_are_refused(tmp_path):
+    """A file was traced without sizes, so the nodes that do not fit them are found when it is converted."""
+
+    class Fixed(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, None, None, 1], tf.float32)])
+        def __call__(self, x):
+            with tf.name_scope("head"):
+                logits = tf.reshape(x, [1, -1]) @ tf.ones([64, 2])
+            with tf.name_scope("decoder"):
+                y = tf.repeat(tf.repeat(tf.nn.avg_pool2d(x, 2, 2, "VALID"), 2, 1), 2, 2)
+                return {"logits": logits, "image": tf.concat([x, y], 3), "half": tf.reshape(x, [1, 8, 8])}
+
+    tf.saved_model.save(Fixed(), tmp_path / "fixed")
+    network = mi.networks.load(tmp_path / "fixed")
+    mi.Program(network, network.inputs(x=8, y=8))
+    with pytest.raises(mi.NotSupportedError) as error:
+        mi.Program(network, network.inputs(x=9, y=8))
+    message = str(error.value)
+    assert "3 of its operations cannot be converted" in message
+    assert all(name in message for name in ("head/", "decoder/", "has another number of elements"))
