@@ -250,3 +250,35 @@ def test_sizes_that_a_graph_does_not_support_are_refused(tmp_path):
     message = str(error.value)
     assert "3 of its operations cannot be converted" in message
     assert all(name in message for name in ("head/", "decoder/", "has another number of elements"))
+
+
+def test_a_frozen_graph_that_was_saved_for_training(tmp_path):
+    """A boolean placeholder is the argument `training`, and the default of a placeholder may be a pipeline."""
+    raw = tf.raw_ops
+    with tf.Graph().as_default() as graph:
+        pipeline = raw.IteratorGetNext(
+            iterator=raw.IteratorV2(
+                shared_name="", container="", output_types=[tf.float32], output_shapes=[[None, 8, 8, 1]]
+            ),
+            output_types=[tf.float32],
+            output_shapes=[[None, 8, 8, 1]],
+        )[0]
+        image = V1.placeholder_with_default(pipeline, [None, 8, 8, 1], name="image")
+        training = V1.placeholder_with_default(True, [], name="training")
+        off, on = raw.Switch(data=image, pred=training)
+        y = raw.Merge(inputs=[off * 2.0, tf.nn.dropout(on, 0.5)])[0]
+        probability = tf.sigmoid(y, name="probability")
+        tf.greater(probability, V1.placeholder(tf.float32, name="threshold"))
+    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(mi.ConfigError, match=r"'threshold' has an unknown number of axes.*choose outputs"):
+        mi.networks.load(tmp_path / "graph.pb")
+    with pytest.raises(mi.ConfigError, match=r"has no node 'probabilities'. Did you mean 'probability'"):
+        mi.networks.load(tmp_path / "graph.pb", outputs=["probabilities"])
+    network = mi.networks.load(tmp_path / "graph.pb", outputs=["probability"])
+    specs = network.inputs(x=6, y=4)
+    value = comparing.arrays(specs)["image"]
+    program = mi.Program(network, specs, "rows:2", "x:rows")
+    np.testing.assert_allclose(program(image=value), tf.sigmoid(2 * value), rtol=1e-5)
+    dropped = mi.Program(lambda image: network(image=image, training=True), specs)(image=value).numpy()
+    assert {*np.unique(np.isclose(dropped, tf.sigmoid(2 * value)))} == {True, False}
+    assert 0.2 < np.mean(dropped == 0.5) < 0.8
