@@ -19,8 +19,8 @@ SMALLEST = {
 TOO_LARGE = {"ConvNeXtLarge", "ConvNeXtXLarge"}
 
 
-def built(name, dtype="float32"):
-    comparing.use_dtype(dtype)
+def built(name):
+    comparing.use_dtype("float64")
     size = SIZES.get(name, 32)
     model = getattr(keras.applications, name)(
         weights=None, classes=10, input_shape=(size, size, 3), classifier_activation=None
@@ -42,15 +42,16 @@ def test_all_families_have_a_smallest_network():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted({*APPLICATIONS} - TOO_LARGE))
 def test_outputs_of_applications(name):
-    """Every network computes its logits under a layout as in Keras."""
+    """Every network computes its logits under a layout as in Keras. Untrained, deep ones amplify rounding 1e5-fold."""
     model = built(name)
     network = mi.networks.load(model)
     specs = network.inputs(batch=2)
     image = comparing.arrays(specs)["image"]
     program = mi.Program(network, specs, "rows:2,cols:2", "x:rows,y:cols")
     wanted = model(image).numpy()
-    assert np.abs(wanted).max() > 1e-6
-    assert comparing.difference(program(image=image), wanted) <= 1e-4 * max(1, 1e-3 / np.abs(wanted).max())
+    largest = np.abs(wanted).max()
+    assert largest > 1e-6
+    assert np.abs(program(image=image) - wanted).max() <= 1e-9 * largest
 
 
 @pytest.fixture(autouse=True)
@@ -63,4 +64,4 @@ def default_dtype():
 @pytest.mark.parametrize("name", sorted(SMALLEST))
 def test_gradients_of_applications(name):
     """The gradients of the image and of all weights equal those of Keras. In training, so few voxels are chaotic."""
-    comparing.check_model(built(name, "float64"), "split", batch=2)
+    comparing.check_model(built(name), "split", batch=2)
