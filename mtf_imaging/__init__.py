@@ -36,6 +36,7 @@ _LAZY = {
     "layout": ("mtf_imaging.engine.layout", None),
     "meshes": ("mtf_imaging.engine.meshes", None),
     "mtf": ("mtf_imaging.engine.upstream", "mtf"),  # its corrections are applied
+    "networks": ("mtf_imaging.networks", None),
     "ops": ("mtf_imaging.engine.ops", None),
     "parameters": ("mtf_imaging.parameters", None),
     "program": ("mtf_imaging.engine.program", None),

@@ -61,6 +61,7 @@ PRIVATE = (
     Private(
         "tensorflow.python.framework.ops", "mesh_tensorflow calls a function that was removed from this module", _TF
     ),
+    Private("tensorflow.python.framework.function_def_to_graph", "the functions that another graph calls", _TF),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
     Private(
         "tensorflow.python.eager.context",
@@ -387,3 +388,11 @@ def loop_body(op: mtf.WhileLoopOperation) -> LoopPart:
 def loop_options(op: mtf.WhileLoopOperation) -> dict[str, Any]:
     """Returns the keyword arguments for `tf.while_loop`."""
     return op._tf_kwargs
+
+
+def function_graph(function: Any, library: tf.Graph) -> Any:
+    """Returns the graph of a function, given its protocol buffer and a graph with the functions that it calls."""
+    from tensorflow.python.framework import function_def_to_graph
+
+    with library.as_default():
+        return function_def_to_graph.function_def_to_graph(function)

@@ -1,0 +1,295 @@
+"""Converts a network's graph to operations on named tensors, node by node."""
+
+import dataclasses
+import inspect
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.networks.array import Array, Axis
+from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node, Source
+from mtf_imaging.networks.operations import CONSTANT_ONLY, OPERATIONS, Call
+from mtf_imaging.networks.operations.randomness import Seed
+from mtf_imaging.networks.values import Interleaved, Unnamed, Value, as_array, elementwise, reshaped
+
+_IGNORED = {"NoOp", "Assert"}
+_UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
+    "AssignVariableOp": None,
+    "AssignAddVariableOp": mtf.add,
+    "AssignSubVariableOp": mtf.sub,
+}
+_READS = {"ReadVariableOp"}
+_BRANCHES = {"Switch", "Merge"}
+_TAKE_INTERLEAVED = {"Identity", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "BatchToSpaceND"}
+_LARGEST_CONSTANT = 2**27  # elements
+
+
+@dataclasses.dataclass(frozen=True)
+class Weight:
+    """A variable of a network.
+
+    Attributes:
+      name: name of the variable here.
+      shape: its shape in the network.
+      dtype: its dtype.
+      trainable: whether training changes it.
+      read: a function that returns its value in the network.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: tf.DType
+    trainable: bool
+    read: Callable[[], np.ndarray]
+
+
+class _Handle:
+    """The resource of a variable."""
+
+    def __init__(self, weight: Weight) -> None:
+        self.weight = weight
+
+
+class _Dead:
+    """The value on the side of a Switch that is not taken."""
+
+
+class _Missing:
+    """A value that depends on an unsupported operation."""
+
+
+class State:
+    """The variables of a network while it is converted.
+
+    Args:
+      graph: the graph, for patterns of several nodes.
+      mesh: the mesh of the tensors.
+    """
+
+    def __init__(self, graph: Graph, mesh: mtf.Mesh) -> None:
+        self._nodes = {node.name: node for node in graph.nodes}
+        self._mesh = mesh
+        self._scope = tf.compat.v1.get_variable_scope()  # around the network; the operations of nodes have their own
+        self._weights: dict[str, Unnamed] = {}
+        self._assigned: dict[str, Value] = {}
+
+    def read(self, weight: Weight) -> Value | Seed:
+        """Returns the value of a variable, after the assignments so far."""
+        if not weight.dtype.is_floating:
+            return Seed()
+        return self._assigned.get(weight.name, self._variable(weight))
+
+    def assign(self, weight: Weight, value: Value | Seed) -> None:
+        """Assigns a value to a variable."""
+        if not isinstance(value, Seed):
+            self._assigned[weight.name] = value
+
+    def finish(self) -> None:
+        """Assigns the last value of each variable when the program runs."""
+        for name, value in self._assigned.items():
+            variable = self._created(name) or self._weights[name].default().tensor
+            full = mtf.Shape(variable.shape.dims)
+            tensor = (
+                mtf.constant(self._mesh, np.reshape(value, full.to_integer_list), full, variable.dtype)
+                if isinstance(value, np.ndarray)
+                else mtf.reshape(as_array(value).laid(), full)
+            )
+            mtf.assign(self._created(name) or variable, tensor)
+
+    def ends_silu(self, node: Node) -> bool:
+        """Returns whether the first two inputs of a node are `x sigmoid(beta x)` and x."""
+        product, x, beta = (self._skipped(source) for source in node.inputs)
+        factors = [self._skipped(source) for source in self._nodes[product[0]].inputs]
+        if self._nodes[product[0]].operation != "Mul" or x not in factors:
+            return False
+        (sigmoid,) = [source for source in factors if source != x] or [x]
+        if self._nodes[sigmoid[0]].operation != "Sigmoid":
+            return False
+        inner = self._skipped(self._nodes[sigmoid[0]].inputs[0])
+        scaled = self._nodes[inner[0]]
+        return inner == x or (scaled.operation == "Mul" and {*map(self._skipped, scaled.inputs)} == {x, beta})
+
+    def _skipped(self, source: Source) -> Source:
+        """Returns the source before identities."""
+        while self._nodes[source[0]].operation == "Identity":
+            source = self._nodes[source[0]].inputs[0]
+        return source
+
+    def _created(self, name: str) -> mtf.Tensor | None:
+        scope = self._scope.name
+        variable = self._mesh.graph.name_to_variable.get(f"{scope}/{name}" if scope else name)
+        return None if variable is None else variable.outputs[0]
+
+    def _variable(self, weight: Weight) -> Unnamed:
+        def build(axes: tuple[Axis, ...]) -> Array:
+            found = self._created(weight.name)
+            if found is not None:
+                array = Array(found, [(dim,) for dim in found.shape.dims])
+                return reshaped(array, weight.shape)  # type: ignore[return-value]
+            dims = mtf.Shape([dim for axis in axes for dim in axis])
+            with tf.init_scope():
+                value = np.reshape(weight.read(), dims.to_integer_list)
+            with tf.compat.v1.variable_scope(self._scope):
+                tensor = mtf.get_variable(
+                    self._mesh, weight.name, dims, dtype=weight.dtype, initializer=value, trainable=weight.trainable
+                )
+            return Array(tensor, axes)
+
+        if weight.name not in self._weights:
+            self._weights[weight.name] = Unnamed(weight.shape, weight.dtype, build)
+        return self._weights[weight.name]
+
+
+def unknown_operations(graph: Graph) -> list[str]:
+    """Returns a line for each operation of a graph that has no conversion."""
+    known = {*OPERATIONS, *CONSTANT_ONLY, *_UPDATES, *_READS, *_BRANCHES, *_IGNORED, CONSTANT, INPUT, VARIABLE}
+    return [
+        f"{name} {', '.join(map(repr, nodes[:3]))}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''} is unknown"
+        for name, nodes in graph.operations.items()
+        if name not in known
+    ]
+
+
+def refuse(title: str, faults: list[str]) -> None:
+    """Raises an error that lists faults.
+
+    Raises:
+      NotSupportedError: there are faults.
+    """
+    if faults:
+        raise NotSupportedError(
+            f"{title}: {len(faults)} of its operations cannot be converted:\n"
+            + "\n".join(f"  {fault}" for fault in faults)
+            + "\nFix: replace the layers with these names, or write the network in mi.layers and import its weights "
+            "with mi.keras.import_weights."
+        )
+
+
+def convert(
+    title: str, graph: Graph, tensors: Mapping[str, mtf.Tensor], weights: Mapping[str, Weight]
+) -> dict[str, Array]:
+    """Computes a network on named tensors.
+
+    Args:
+      title: the network, for error messages.
+      graph: its graph.
+      tensors: the inputs by name.
+      weights: the variables by name.
+
+    Returns:
+      The outputs by name.
+
+    Raises:
+      NotSupportedError: operations cannot be converted. The error lists all of them.
+    """
+    mesh = next(iter(tensors.values())).mesh
+    state = State(graph, mesh)
+    spatial = frozenset(dim.name for x in tensors.values() for dim in x.shape.dims[1:-1])
+    values: dict[str, Any] = {}
+    faults = unknown_operations(graph)
+
+    def value_of(source: Source) -> Any:
+        outputs, at = values[source[0]], source[1]
+        return outputs[at] if isinstance(outputs, tuple) else outputs
+
+    for node in graph.nodes:
+        inputs = [value_of(source) for source in node.inputs]
+        if any(isinstance(value, _Missing) for value in inputs):
+            values[node.name] = _Missing()
+            continue
+        if any(isinstance(value, _Dead) for value in inputs) and node.operation != "Merge":
+            values[node.name] = _Dead()
+            continue
+        try:
+            with tf.compat.v1.variable_scope(node.name):  # the names of operations, for reports and errors
+                values[node.name] = _value(node, inputs, state, mesh, spatial, tensors, weights)
+        except ValueError as error:
+            values[node.name] = _Missing()
+            text = str(error)
+            faults.append(text if node.name in text else f"{node.operation} '{node.name}': {text}")
+    refuse(title, faults)
+    state.finish()
+    return {name: as_array(value_of(source)) for name, source in graph.outputs.items()}
+
+
+def _value(
+    node: Node,
+    inputs: list[Any],
+    state: State,
+    mesh: mtf.Mesh,
+    spatial: frozenset[str],
+    tensors: Mapping[str, mtf.Tensor],
+    weights: Mapping[str, Weight],
+) -> Any:
+    """Returns the value of a node, or a tuple of its values."""
+    if node.operation == CONSTANT:
+        return node.value
+    if node.operation == INPUT:
+        return Array(tensors[node.value], [(dim,) for dim in tensors[node.value].shape.dims])
+    if node.operation == VARIABLE:
+        weight = weights[node.value]
+        return state.read(weight) if node.attributes.get("is_value") else _Handle(weight)
+    if node.operation in _READS or (node.operation == "Identity" and isinstance(inputs[0], _Handle)):
+        return state.read(inputs[0].weight) if node.operation in _READS else inputs[0]
+    if node.operation in _UPDATES:
+        weight, value, update = inputs[0].weight, inputs[1], _UPDATES[node.operation]
+        current = state.read(weight)
+        if update and not isinstance(current, Seed):
+            value = elementwise(update, current, value)
+        return state.assign(weight, value)
+    if node.operation in _BRANCHES:
+        return _branch(Call(node, mesh, spatial, state), inputs)
+    entry = OPERATIONS.get(node.operation)
+    if entry is None and node.operation not in CONSTANT_ONLY:
+        return _Missing()
+    if any(isinstance(value, Seed) for value in inputs) and (entry is None or entry.is_pure):
+        return Seed()
+    if node.operation not in _TAKE_INTERLEAVED:
+        inputs = [value.array if isinstance(value, Interleaved) else value for value in inputs]
+    call = Call(node, mesh, spatial, state)
+    if all(isinstance(value, np.ndarray) for value in inputs) and (entry is None or entry.is_pure):
+        return _folded(call, inputs)
+    if entry is None:
+        raise call.refuse("depends on the values of a tensor", "compute it from shapes or constants")
+    return entry.convert(call, *inputs)
+
+
+def _branch(call: Call, inputs: list[Any]) -> tuple[Any, ...]:
+    """Returns the outputs of a Switch or a Merge of TensorFlow 1, whose condition must be constant."""
+    if call.node.operation == "Switch":
+        value, condition = inputs
+        is_true = bool(call.numbers(condition, "conditions"))
+        return (_Dead(), value) if is_true else (value, _Dead())
+    alive = [i for i, value in enumerate(inputs) if not isinstance(value, _Dead)]
+    if len(alive) != 1:
+        raise call.refuse("is a loop, or joins no branch that is taken", "write the network without it")
+    return inputs[alive[0]], np.array(alive[0], np.int32)
+
+
+def _folded(call: Call, inputs: list[np.ndarray]) -> Any:
+    """Returns the value of an operation on constants."""
+    node = call.node
+    if node.operation in ("Fill", "BroadcastTo", "Tile"):
+        sizes = inputs[0] if node.operation == "Fill" else inputs[1]
+        repeats = inputs[0].size if node.operation == "Tile" else 1
+        if math.prod(map(int, np.ravel(sizes))) * repeats > _LARGEST_CONSTANT:
+            raise call.refuse(
+                f"has a constant of the sizes {sizes.tolist()}, and the limit is {_LARGEST_CONSTANT} elements",
+                "broadcast a smaller constant",
+            )
+    function = getattr(tf.raw_ops, node.operation)
+    names = [*inspect.signature(function).parameters]
+    arguments: dict[str, Any] = {name: node.attributes[name] for name in names if name in node.attributes}
+    with tf.init_scope(), tf.device("CPU:0"):
+        given: list[Any] = [tf.constant(value) for value in inputs]
+        if "N" in node.attributes:
+            given = [given[: node.attributes["N"]], *given[node.attributes["N"] :]]
+        result = function(**arguments, **dict(zip(names, given)))
+        if isinstance(result, tf.Tensor):
+            return np.asarray(result.numpy())
+        return tuple(np.asarray(each.numpy()) for each in result)

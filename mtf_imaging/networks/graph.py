@@ -1,0 +1,157 @@
+"""The neutral form of a network's graph: a list of nodes, with functions inlined."""
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.engine.compat import function_graph
+
+CONSTANT, INPUT, VARIABLE = "Const", "Input", "Variable"
+BATCH_NORM = "BatchNormInTraining"  # not an operation of TensorFlow; see `idioms`
+CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
+_ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
+
+Source = tuple[str, int]  # the name of a node and the number of its output
+
+
+@dataclasses.dataclass(frozen=True)
+class Node:
+    """One operation of a graph.
+
+    Attributes:
+      name: name in the original graph, which begins with the names of the layers around it.
+      operation: name of the operation, such as "Conv2D".
+      inputs: the sources of its inputs.
+      attributes: its settings.
+      value: the value of a constant, or the name of an input or a variable.
+    """
+
+    name: str
+    operation: str
+    inputs: tuple[Source, ...] = ()
+    attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    value: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Graph:
+    """A network's graph.
+
+    Attributes:
+      nodes: the nodes on which the outputs and assignments depend, each after its inputs.
+      outputs: {name of an output: its source}.
+    """
+
+    nodes: tuple[Node, ...]
+    outputs: Mapping[str, Source]
+
+    @property
+    def operations(self) -> dict[str, list[str]]:
+        """The names of the nodes of each operation."""
+        names: dict[str, list[str]] = {}
+        for node in self.nodes:
+            names.setdefault(node.operation, []).append(node.name)
+        return names
+
+
+def read(
+    graph: tf.Graph,
+    leaf: Callable[[tf.Operation], Node | None],
+    outputs: Mapping[str, tf.Tensor],
+    updates: bool = True,
+) -> Graph:
+    """Reads a TensorFlow graph.
+
+    Args:
+      graph: the graph.
+      leaf: a function that returns the node for an operation without inputs: an input, a variable or a constant of the
+        network; None for other operations.
+      outputs: the outputs by name.
+      updates: whether to read assignments on which no output depends.
+    """
+    nodes: dict[str, Node] = {}
+    library = {function.signature.name: function for function in graph.as_graph_def().library.function}
+
+    def add(operations: Iterable[tf.Operation], prefix: str, given: dict[str, Source]) -> dict[str, Source]:
+        """Adds nodes, and returns the sources of all tensors by name."""
+        sources = dict(given)
+        for op in operations:
+            if op.outputs and all(tensor.name in given for tensor in op.outputs):
+                continue
+            inputs = tuple(sources[tensor.name] for tensor in op.inputs)
+            name = prefix + op.name
+            if op.type in CALLS:
+                body = function_graph(library[op.get_attr("f").name], graph)
+                called = {inner.name: source for inner, source in zip(body.inputs, inputs, strict=True)}
+                inner_sources = add(body.get_operations(), f"{name}/", called)
+                sources |= {
+                    outer.name: inner_sources[inner.name] for outer, inner in zip(op.outputs, body.outputs, strict=True)
+                }
+                continue
+            node = leaf(op) or _node(op, name, inputs)
+            nodes[name] = dataclasses.replace(node, name=name)
+            sources |= {tensor.name: (name, i) for i, tensor in enumerate(op.outputs)}
+        return sources
+
+    operations = graph.get_operations()
+    sources = add(operations if updates else upstream(operations, outputs.values()), "", {})
+    found = {name: sources[tensor.name] for name, tensor in outputs.items()}
+    return Graph(_needed(nodes, found, updates), found)
+
+
+def ordered(nodes: Iterable[Node], outputs: Mapping[str, Source]) -> Graph:
+    """Returns the graph of some nodes, each after its inputs and otherwise in the given order."""
+    waiting: list[Node] = []
+    placed: dict[str, Node] = {}
+    for node in _needed({node.name: node for node in nodes}, outputs, True):
+        waiting.append(node)
+        while ready := next((each for each in waiting if all(name in placed for name, _ in each.inputs)), None):
+            waiting.remove(ready)
+            placed[ready.name] = ready
+    return Graph(tuple(placed.values()), outputs)
+
+
+def upstream(
+    operations: Iterable[tf.Operation],
+    outputs: Iterable[tf.Tensor],
+    is_input: Callable[[tf.Operation], bool] = lambda op: False,
+) -> list[tf.Operation]:
+    """Returns the operations on which outputs depend, up to the inputs."""
+    pending, needed = [tensor.op for tensor in outputs], set()
+    while pending:
+        op = pending.pop()
+        if op.name not in needed:
+            needed.add(op.name)
+            pending += [] if is_input(op) else [tensor.op for tensor in op.inputs]
+    return [op for op in operations if op.name in needed]
+
+
+def _needed(nodes: Mapping[str, Node], outputs: Mapping[str, Source], updates: bool) -> tuple[Node, ...]:
+    pending = [name for name, _ in outputs.values()]
+    pending += [node.name for node in nodes.values() if updates and node.operation in _ASSIGNMENTS]
+    pending += [node.name for node in nodes.values() if node.operation == INPUT]
+    needed: set[str] = set()
+    while pending:
+        name = pending.pop()
+        if name not in needed:
+            needed.add(name)
+            pending += [source for source, _ in nodes[name].inputs]
+    return tuple(node for name, node in nodes.items() if name in needed)
+
+
+def _node(op: tf.Operation, name: str, inputs: tuple[Source, ...]) -> Node:
+    if op.type == CONSTANT:
+        value = tf.make_ndarray(op.node_def.attr["value"].tensor)
+        return Node(name, CONSTANT, (), {}, np.asarray(value))
+    names = [key for key in op.node_def.attr if not key.startswith("_") or key == "_gradient_op_type"]
+    return Node(name, op.type, inputs, {key: _plain(op.get_attr(key)) for key in names})
+
+
+def _plain(value: Any) -> Any:
+    """Returns the setting of an operation without TensorFlow's bytes."""
+    if isinstance(value, bytes):
+        return value.decode()
+    return [_plain(each) for each in value] if isinstance(value, list) else value

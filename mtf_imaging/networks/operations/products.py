@@ -1,0 +1,92 @@
+"""Matrix products and `einsum`. A product over a merged axis reshapes the kernel, not the image."""
+
+from collections.abc import Sequence
+
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.networks.array import Array, Axis, axis_size, free_name
+from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import Unnamed, Value, as_array, named, sizes_of
+
+_UNITS = "units"
+
+
+def einsum(call: Call, values: Sequence[Value], terms: Sequence[Sequence[str]], result: Sequence[str]) -> Array:
+    """Computes a sum of products over labeled axes.
+
+    Args:
+      call: the node.
+      values: the factors.
+      terms: the labels of each factor's axes. Axes with the same label are equal, or have size 1.
+      result: the labels of the result; the others are summed.
+    """
+    values = [as_array(v) if isinstance(v, Unnamed) and not any(isinstance(u, Array) for u in values) else v
+              for v in values]  # fmt: skip
+    values = [
+        v.single(*(i for i, label in enumerate(term) if label not in result and not v.is_whole(i)))
+        if isinstance(v, Array)
+        else v
+        for v, term in zip(values, terms, strict=True)
+    ]
+    axes: dict[str, Axis] = {}
+    sizes: dict[str, int] = {}
+    for value, term in zip(values, terms, strict=True):
+        for label, size in zip(term, sizes_of(value), strict=True):
+            if size != 1 and sizes.setdefault(label, size) not in (1, size):
+                shapes = " and ".join(str(list(sizes_of(v))) for v in values)
+                raise call.refuse(
+                    f"multiplies {shapes}, of which two axes have the sizes {sizes[label]} and {size}",
+                    "use the sizes with which the network was saved",
+                )
+            sizes[label] = max(size, sizes.get(label, 1))
+    for value, term in zip(values, terms, strict=True):
+        if isinstance(value, Array):
+            for label, axis in zip(term, value.axes, strict=True):
+                if axis_size(axis) == sizes[label] and not (axes.get(label)):
+                    axes[label] = axis
+    taken = {dim.name for axis in axes.values() for dim in axis}
+    seen: set[str] = set()
+    units = ""
+    for label, size in sizes.items():
+        axis = axes.get(label, ())
+        if axis_size(axis) != size:
+            units = free_name(_UNITS, taken)
+            axis = (mtf.Dimension(units, size),)
+        elif any(dim.name in seen for dim in axis):
+            axis = () if size == 1 else (mtf.Dimension(free_name(axis[0].name, taken), size),)
+        axes[label] = axis
+        seen |= {dim.name for dim in axis}
+        taken |= seen
+    factors = []
+    for value, term in zip(values, terms, strict=True):
+        own = [axes[label] if axis_size(axes[label]) == n else () for label, n in zip(term, sizes_of(value))]
+        factors.append(named(call.mesh, value, own).without_loose().tensor)
+    physical = {dim for x in factors for dim in x.shape.dims}
+    dims = [dim for label in result for dim in axes[label] if dim in physical]
+    y = Array(mtf.einsum(factors, output_shape=mtf.Shape(dims)), [axes[label] for label in result])
+    last = y.axes[-1] if y.axes else ()
+    if [dim.name for dim in last] == [units]:
+        # As in mi.layers, the channels are called the same before and after a layer.
+        y = y.with_axes([*y.axes[:-1], (mtf.Dimension(free_name("channels", y.names), last[0].size),)])
+    return y
+
+
+@operation("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3", ours="mtf.einsum")
+def _matmul(call: Call, a: Value, b: Value) -> Array:
+    first, second = ("transpose_a", "transpose_b") if call.node.operation == "MatMul" else ("adj_x", "adj_y")
+    labels = [[*(f"batch{i}" for i in range(len(sizes_of(v)) - 2, 0, -1))] for v in (a, b)]
+    batch = max(labels, key=len)
+    terms = [
+        [*labels[0], *(("k", "i") if call.get(first) else ("i", "k"))],
+        [*labels[1], *(("j", "k") if call.get(second) else ("k", "j"))],
+    ]
+    return einsum(call, [a, b], terms, [*batch, "i", "j"])
+
+
+@operation("Einsum", ours="mtf.einsum")
+def _einsum(call: Call, *values: Value) -> Array:
+    equation = call.get("equation").replace(" ", "")
+    left, _, right = equation.partition("->")
+    terms = left.split(",")
+    if "." in equation or any(len({*term}) < len(term) for term in terms):
+        raise call.refuse(f"has the equation '{equation}'", "name every axis once, and use no '...'")
+    return einsum(call, values, terms, right)
