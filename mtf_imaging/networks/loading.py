@@ -6,6 +6,7 @@ from typing import Any
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.networks import files
 from mtf_imaging.networks.network import Network
+from mtf_imaging.networks.onnx import onnx_network
 from mtf_imaging.networks.sources import FunctionSource, KerasSource, Signature
 from mtf_imaging.training.keras.layers import is_model
 
@@ -32,6 +33,8 @@ def load(model: Any, signature: Signature | None = None) -> Network:
     """
     if isinstance(model, str | Path):
         path = Path(model)
+        if path.suffix == ".onnx":
+            return Network(onnx_network(path))
         if path.suffix in (".keras", ".h5", ".hdf5"):
             return Network(KerasSource(files.keras_model(path), signature))
         return Network(files.saved_model(path) if path.is_dir() else files.frozen_graph(path))

@@ -1,0 +1,22 @@
+"""The operations of the conversion that replace several operations of TensorFlow; see `Call.fused`."""
+
+
+from mtf_imaging.engine.ops.norm.normalization import Normalize, Sharing
+from mtf_imaging.networks.array import Array, Unnamed, Value, as_array, named, resampled
+from mtf_imaging.networks.operations.registry import Call, operation
+
+
+@operation("Resampled", ours="mi.ops.resize3d, mi.ops.pad", is_pure=False)
+def _resampled(call: Call, x: Array | Unnamed) -> Array:
+    return resampled(as_array(x), call.get("lines"))
+
+
+@operation("NormalizedCases", ours="mi.ops.instance_norm, mi.ops.group_norm", is_pure=False)
+def _normalized_cases(call: Call, x: Array, scale: Value, offset: Value) -> Array:
+    last = len(x.sizes) - 1
+    image = x.single(0, name="batch").single(last, name="channels")
+    channels = image.axes[-1]
+    own = [named(call.mesh, value, [channels]).tensor for value in (scale, offset)]
+    sharing = Sharing(by_case=True, group=call.get("group"))
+    y = Normalize("group_norm", image.laid(), *own, sharing, call.get("epsilon"), call.node.name).outputs[0]
+    return Array(y, image.axes)
