@@ -88,8 +88,17 @@ def runtime(path, tensors):
     return [_last(y, rank) for y in session.run(None, named)]
 
 
-def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, values=None):
+def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, values=None, jit=False):
     """Asserts that a file's outputs equal ONNX Runtime's, and its gradients those of its operations in TensorFlow.
+
+    Args:
+      path: the file.
+      layout: a key of `comparing.LAYOUTS`.
+      sizes: arguments of `network.inputs`.
+      tolerance: largest difference, relative to the largest value.
+      gradients: whether there are gradients.
+      values: a function of the random inputs.
+      jit: whether to compile the operations of TensorFlow, which has no gradients of convolutions with groups on CPUs.
 
     Returns:
       The program.
@@ -113,6 +122,7 @@ def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, valu
         variables = {name: tf.Variable(w.read()) for name, w in source.weights.items() if w.trainable}
         fixed = {name: tf.constant(w.read()) for name, w in source.weights.items() if not w.trainable}
 
+        @tf.function(autograph=False, jit_compile=jit)
         def function(*images):
             return list(source.compute(dict(zip(specs, images)), {**fixed, **variables}).values())
 
@@ -120,9 +130,9 @@ def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, valu
         found = [*by_input, *(by_name.get(name) for name in variables)]
         names = [f"gradient of input {i}" for i in range(len(by_input))] + list(variables)
         for name, ours, theirs in zip(names, found, slopes, strict=True):
-            shape = np.shape(0 if theirs is None else theirs)
-            ours = np.zeros(shape) if ours is None else np.reshape(ours, shape)
-            worst[name] = comparing.difference(ours, 0 if theirs is None else theirs)
+            if theirs is not None and ours is not None:
+                ours = np.reshape(ours, theirs.shape)
+            worst[name] = comparing.difference(0 if ours is None else ours, 0 if theirs is None else theirs)
     wrong = {name: value for name, value in worst.items() if not value <= tolerance}
     assert not wrong, wrong
     return program

@@ -1,7 +1,7 @@
 """An ONNX network as a source of graphs, with channels last outside."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,8 +122,9 @@ class OnnxSource:
         leaves += [Node(key, VARIABLE, attributes={"is_value": True}, value=key) for key in self.weights]
         found = dict(zip([x.op.name for x in concrete.inputs], leaves, strict=True))
         outputs = {**kept["outputs"], **{f"{name}/update": x for name, x in kept["updates"].items()}}
-        graph = graphs.read(concrete.graph, lambda op: found.get(op.name), outputs)
-        return _with_updates(_fused(graph, fusions), kept["outputs"], list(kept["updates"]))
+        inputs = {f"{fused.name}/{i}": x for fused in fusions for i, x in enumerate(fused.inputs)}
+        graph = graphs.read(concrete.graph, lambda op: found.get(op.name), {**inputs, **outputs})
+        return _with_updates(_fused(graph, fusions, outputs), kept["outputs"], list(kept["updates"]))
 
     def compute(
         self,
@@ -315,8 +316,8 @@ def unknown_operators(nodes: Sequence[OnnxNode]) -> Iterator[str]:
         yield f"{operator} {', '.join(map(repr, found[:3]))}{more} is unknown"
 
 
-def _fused(graph: Graph, fusions: Sequence[Fused]) -> Graph:
-    """Replaces operations of TensorFlow, and leaves out those on which nothing depends any more."""
+def _fused(graph: Graph, fusions: Sequence[Fused], names: Iterable[str]) -> Graph:
+    """Replaces operations of TensorFlow, and leaves out those on which no output with these names depends any more."""
     nodes = {node.name: node for node in graph.nodes}
     replaced: dict[Source, Source] = {}
     for fused in fusions:
@@ -327,7 +328,7 @@ def _fused(graph: Graph, fusions: Sequence[Fused]) -> Graph:
     def resolved(source: Source) -> Source:
         return replaced.get(source, source)
 
-    outputs = {name: resolved(source) for name, source in graph.outputs.items()}
+    outputs = {name: resolved(graph.outputs[name]) for name in names}
     order: dict[str, Node] = {}
     pending = [(name, False) for name, _ in outputs.values()]
     pending += [(node.name, False) for node in graph.nodes if node.operation == INPUT]

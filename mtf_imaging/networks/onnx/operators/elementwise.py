@@ -79,7 +79,10 @@ def _divide(call: Call, a: Value, b: Value) -> tf.Tensor:
 
 @operator("Mod")
 def _mod(call: Call, a: Value, b: Value) -> tf.Tensor:
-    return tf.truncatemod(a, b) if call.get("fmod", 0) else tf.math.floormod(a, b)
+    if call.get("fmod", 0):  # the sign of a
+        quotient = tf.divide(a, b)
+        return a - b * tf.sign(quotient) * tf.floor(tf.abs(quotient))
+    return tf.math.floormod(a, b)
 
 
 @operator("Pow")

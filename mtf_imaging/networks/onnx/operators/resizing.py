@@ -95,8 +95,9 @@ class Resized(Resampling):
         positions = below + np.arange(1 - reach, reach + 1)[:, np.newaxis]
         weights = self._kernel((positions - centers.astype(np.float64)) / stretch)
         inside = (positions >= 0) & (positions < self.size)
-        if self.excludes or self.antialias:
+        if self.excludes:
             weights = np.where(inside, weights, 0)
+        if self.excludes or self.antialias:
             weights /= weights.sum(0)
         return Taps(np.clip(positions, 0, self.size - 1).astype(np.int32), self._inside(centers) * weights)
 
