@@ -28,6 +28,7 @@ LAYERS = [
     {"program"},
     {"network"},
     {"training"},
+    {"networks"},
 ]
 RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 

@@ -49,6 +49,7 @@ TYPED = [
     "kinds/volumes/trained.py",
     "kinds/volumes/training.py",
     "network",
+    "networks",
     "parameters.py",
     "settings",
     "training",

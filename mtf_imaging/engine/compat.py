@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 import tensorflow.compat.v1 as tf1  # the same name as in mesh_tensorflow; another name imports a different module
-from tensorflow.python.framework import function_def_to_graph, ops
+from tensorflow.python.framework import ops
 
 
 def _restore_estimator() -> None:
@@ -61,13 +61,7 @@ PRIVATE = (
     Private(
         "tensorflow.python.framework.ops", "mesh_tensorflow calls a function that was removed from this module", _TF
     ),
-    Private(
-        "tensorflow.python.framework.function_def_to_graph",
-        "the graph of a function that another graph calls, such as the signature of a SavedModel",
-        _TF,
-    ),
-    Private("tensorflow.core.protobuf.saved_model_pb2", "reads a SavedModel without running its functions", _TF),
-    Private("tensorflow.core.protobuf.trackable_object_graph_pb2", "the variables of a SavedModel", _TF),
+    Private("tensorflow.python.framework.function_def_to_graph", "the functions that another graph calls", _TF),
     Private("tensorflow.python.client.device_lib", "the memory limit of a GPU", _TF),
     Private(
         "tensorflow.python.eager.context",
@@ -396,27 +390,9 @@ def loop_options(op: mtf.WhileLoopOperation) -> dict[str, Any]:
     return op._tf_kwargs
 
 
-def function_bodies(graph: tf.Graph) -> Callable[[tf.Operation], Any]:
-    """Returns a function from an operation of a graph that calls a function to the graph of that function."""
-    library = {function.signature.name: function for function in graph.as_graph_def().library.function}
+def function_graph(function: Any, library: tf.Graph) -> Any:
+    """Returns the graph of a function, given its protocol buffer and a graph with the functions that it calls."""
+    from tensorflow.python.framework import function_def_to_graph
 
-    def body(op: tf.Operation) -> Any:
-        function = library[op.get_attr("f").name]
-        with graph.as_default():  # which contains the functions that this one calls
-            return function_def_to_graph.function_def_to_graph(function)
-
-    return body
-
-
-def parse_saved_model(data: bytes) -> Any:
-    """Returns the protocol buffer in a file `saved_model.pb`."""
-    from tensorflow.core.protobuf import saved_model_pb2  # noqa: PLC0415  few programs read one
-
-    return saved_model_pb2.SavedModel.FromString(data)
-
-
-def parse_object_graph(data: bytes) -> Any:
-    """Returns the protocol buffer of the objects in a checkpoint."""
-    from tensorflow.core.protobuf import trackable_object_graph_pb2  # noqa: PLC0415
-
-    return trackable_object_graph_pb2.TrackableObjectGraph.FromString(data)
+    with library.as_default():
+        return function_def_to_graph.function_def_to_graph(function)

@@ -11,10 +11,11 @@ import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import NotSupportedError
-from mtf_imaging.networks.array import Array, Axis, Interleaved, Unnamed, Value, as_array, elementwise, reshaped
+from mtf_imaging.networks.array import Array, Axis
 from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node, Source
 from mtf_imaging.networks.operations import CONSTANT_ONLY, OPERATIONS, Call
 from mtf_imaging.networks.operations.randomness import Seed
+from mtf_imaging.networks.values import Interleaved, Unnamed, Value, as_array, elementwise, reshaped
 
 _IGNORED = {"NoOp", "Assert"}
 _UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
@@ -87,9 +88,11 @@ class State:
         for name, value in self._assigned.items():
             variable = self._created(name) or self._weights[name].default().tensor
             full = mtf.Shape(variable.shape.dims)
-            tensor = mtf.constant(self._mesh, np.reshape(value, full.to_integer_list), full, variable.dtype) if isinstance(
-                value, np.ndarray
-            ) else mtf.reshape(as_array(value).laid(), full)
+            tensor = (
+                mtf.constant(self._mesh, np.reshape(value, full.to_integer_list), full, variable.dtype)
+                if isinstance(value, np.ndarray)
+                else mtf.reshape(as_array(value).laid(), full)
+            )
             mtf.assign(self._created(name) or variable, tensor)
 
     def ends_silu(self, node: Node) -> bool:
@@ -155,8 +158,8 @@ def refuse(title: str, faults: list[str]) -> None:
         raise NotSupportedError(
             f"{title}: {len(faults)} of its operations cannot be converted:\n"
             + "\n".join(f"  {fault}" for fault in faults)
-            + "\nFix: replace the layers with these names, or write the network in mi.layers and import its weights with "
-            "mi.keras.import_weights."
+            + "\nFix: replace the layers with these names, or write the network in mi.layers and import its weights "
+            "with mi.keras.import_weights."
         )
 
 
@@ -224,8 +227,9 @@ def _value(
         return state.read(inputs[0].weight) if node.operation in _READS else inputs[0]
     if node.operation in _UPDATES:
         weight, value, update = inputs[0].weight, inputs[1], _UPDATES[node.operation]
-        if update and not isinstance(value, Seed):
-            value = elementwise(update, state.read(weight), value)
+        current = state.read(weight)
+        if update and not isinstance(current, Seed):
+            value = elementwise(update, current, value)
         return state.assign(weight, value)
     entry = OPERATIONS.get(node.operation)
     if entry is None and node.operation not in CONSTANT_ONLY:

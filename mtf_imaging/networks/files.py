@@ -1,5 +1,6 @@
 """Reads networks from files without running code in them."""
 
+import functools
 import importlib
 import re
 from collections.abc import Iterable
@@ -8,8 +9,8 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
 
-from mtf_imaging.engine.compat import parse_object_graph, parse_saved_model
 from mtf_imaging.errors import CheckpointError, ConfigError, DataError, reason
 from mtf_imaging.networks.conversion import Weight
 from mtf_imaging.networks.graph import CALLS, VARIABLE, Node
@@ -19,6 +20,7 @@ from mtf_imaging.training.checkpoints.weight_files.keras_file import KerasFile
 _SIGNATURE = "serving_default"
 _INITIALIZATION = "__saved_model_init_op"
 _VALUE = "VARIABLE_VALUE"
+_OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # where a checkpoint describes its objects
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _READ = re.compile(r"(/ReadVariableOp(_\d+)?)?(/resource)?$")  # what freezing appends to the name of a layer
 _SINKS = {"Const", "NoOp", "Assert", "Placeholder"}
@@ -38,8 +40,8 @@ def keras_model(path: Path) -> Any:
         return keras.models.load_model(path, compile=False, safe_mode=True)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(
-            f"{path}: Keras {keras.__version__} cannot load this model: {reason(error)} Fix: if you trust the file, load "
-            "the model with its custom objects, with safe_mode=False or with tf_keras, and pass the model."
+            f"{path}: Keras {keras.__version__} cannot load this model: {reason(error)} Fix: if you trust the file, "
+            "load the model with its custom objects, with safe_mode=False or with tf_keras, and pass the model."
         ) from error
 
 
@@ -67,12 +69,15 @@ def frozen_graph(path: Path) -> GraphSource:
         for source in list(op.inputs)[3:]
         if source.op.type == "Identity"
     }
-    weights, leaves = {}, {}
+    weights: dict[str, Weight] = {}
+    leaves: dict[str, Node] = {}
     for op in operations:
         if op.type == "Const" and op.name in read and op.outputs[0].dtype.is_floating:
             value, name = tf.make_ndarray(op.get_attr("value")), unused_name(_READ.sub("", op.name), weights)
             is_trained = op.name not in statistics
-            weights[name] = Weight(name, value.shape, op.outputs[0].dtype, is_trained, lambda value=value: value)
+            weights[name] = Weight(
+                name, value.shape, op.outputs[0].dtype, is_trained, functools.partial(np.asarray, value)
+            )
             leaves[op.name] = Node(op.name, VARIABLE, attributes={"is_value": True}, value=name)
     inputs = {op.name: op.outputs[0] for op in operations if op.type == "Placeholder"}
     if not inputs or not outputs:
@@ -86,7 +91,7 @@ def saved_model(path: Path) -> GraphSource:
     _check_exists(file)
     title = f"SavedModel '{path.name}'"
     try:
-        description = parse_saved_model(file.read_bytes()).meta_graphs[0]
+        description = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs[0]
     except Exception as error:
         raise CheckpointError(f"{file}: this file is not a SavedModel, or is damaged: {error}") from error
     signatures = [name for name in description.signature_def if name != _INITIALIZATION]
@@ -104,23 +109,24 @@ def saved_model(path: Path) -> GraphSource:
     reader = tf.train.load_checkpoint(str(path / "variables" / "variables"))
     stored = _stored_variables(description, reader, outputs.values())
     shapes = reader.get_variable_to_shape_map()
-    weights, leaves = {}, {}
+    weights: dict[str, Weight] = {}
+    leaves: dict[str, Node] = {}
     for op in graph.get_operations():
         key, own, is_trained = stored.get(op.name, (op.name, op.name, True))
         if op.type in _VARIABLES and key in shapes:
             name = unused_name(own, weights)
-            weights[name] = Weight(name, tuple(shapes[key]), op.get_attr("dtype"), is_trained, _reader(reader, key))
+            weights[name] = Weight(
+                name, tuple(shapes[key]), op.get_attr("dtype"), is_trained, functools.partial(reader.get_tensor, key)
+            )
             leaves[op.name] = Node(op.name, VARIABLE, attributes={"is_value": op.type != "VarHandleOp"}, value=name)
     return GraphSource(title, graph, inputs, outputs, weights, lambda op: leaves.get(op.name))
 
 
-def _reader(reader: Any, key: str) -> Any:
-    return lambda: np.asarray(reader.get_tensor(key))
-
-
 def _check_exists(path: Path) -> None:
     if not path.is_file():
-        raise DataError(f"{path}: there is no such file. Fix: pass the path of a .keras, .h5 or .pb file or of a SavedModel.")
+        raise DataError(
+            f"{path}: there is no such file. Fix: pass the path of a .keras, .h5 or .pb file or of a SavedModel."
+        )
 
 
 def _imported(path: Path, definition: Any) -> tf.Graph:
@@ -133,17 +139,15 @@ def _imported(path: Path, definition: Any) -> tf.Graph:
     return graph
 
 
-def _stored_variables(
-    description: Any, reader: Any, outputs: Iterable[tf.Tensor]
-) -> dict[str, tuple[str, str, bool]]:
+def _stored_variables(description: Any, reader: Any, outputs: Iterable[tf.Tensor]) -> dict[str, tuple[str, str, bool]]:
     """Returns {name of a variable's operation: (its key in the checkpoint, its name, whether it is trained)}.
 
     The function of a signature gets its variables in the order that the object graph stores. Without a function, as in
     TensorFlow 1, the names are the keys.
     """
-    if not reader.has_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"):
+    if not reader.has_tensor(_OBJECTS):
         return {}
-    objects = parse_object_graph(reader.get_tensor("_CHECKPOINTABLE_OBJECT_GRAPH"))
+    objects = trackable_object_graph_pb2.TrackableObjectGraph.FromString(reader.get_tensor(_OBJECTS))
     saved, found = description.object_graph_def, {}
     for call in {tensor.op for tensor in outputs if tensor.op.type in CALLS}:
         function = saved.concrete_functions[call.get_attr("f").name]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.engine.compat import function_bodies
+from mtf_imaging.engine.compat import function_graph
 
 CONSTANT, INPUT, VARIABLE = "Const", "Input", "Variable"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
@@ -72,7 +72,7 @@ def read(
       updates: whether to read assignments on which no output depends.
     """
     nodes: dict[str, Node] = {}
-    bodies = function_bodies(graph)
+    library = {function.signature.name: function for function in graph.as_graph_def().library.function}
 
     def add(operations: Iterable[tf.Operation], prefix: str, given: dict[str, Source]) -> dict[str, Source]:
         """Adds nodes, and returns the sources of all tensors by name."""
@@ -83,7 +83,7 @@ def read(
             inputs = tuple(sources[tensor.name] for tensor in op.inputs)
             name = prefix + op.name
             if op.type in CALLS:
-                body = bodies(op)
+                body = function_graph(library[op.get_attr("f").name], graph)
                 called = {inner.name: source for inner, source in zip(body.inputs, inputs, strict=True)}
                 inner_sources = add(body.get_operations(), f"{name}/", called)
                 sources |= {

@@ -27,9 +27,14 @@ class Source(Protocol):
       weights: the variables by name.
     """
 
-    title: str
-    signature: Mapping[str, tuple[Shape, tf.DType]]
-    weights: Mapping[str, Weight]
+    @property
+    def title(self) -> str: ...
+
+    @property
+    def signature(self) -> Mapping[str, tuple[Shape, tf.DType]]: ...
+
+    @property
+    def weights(self) -> Mapping[str, Weight]: ...
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
         """Returns the graph for inputs with some shapes."""
@@ -45,8 +50,8 @@ class Network:
         program = mi.Program(network, network.inputs(x=16, y=24, z=16), mesh_shape="rows:2", layout="x:rows")
         program(image=volume)  # equals model(volume)
 
-    Its outputs and gradients equal those of the original under every layout. Spatial dimensions keep their names through
-    convolutions, pools and up-sampling, and the last dimension is called `channels`.
+    Its outputs and gradients equal those of the original under every layout. Spatial dimensions keep their names
+    through convolutions, pools and up-sampling, and the last dimension is called `channels`.
     """
 
     def __init__(self, source: Source) -> None:
@@ -58,11 +63,12 @@ class Network:
         """The names of the variables."""
         return tuple(name for name, each in self._source.weights.items() if each.dtype.is_floating)
 
-    def inputs(self, batch: int = 1, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
+    def inputs(self, batch: int | None = None, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
         """Returns the inputs of a `Program`.
 
         Args:
-          batch: size of the dimension `batch`, the first axis of each input.
+          batch: size of the dimension `batch`, the first axis of each input; default: that of the network, or 1 if it
+            is free.
           **sizes: sizes of the spatial dimensions, such as `x=16, y=24, z=16`, in the order of the axes. The names are
             free. Sizes that are left out are those with which the network was built. `channels` is the last axis.
 
@@ -73,32 +79,30 @@ class Network:
           ShapeError: the sizes do not fit the axes of the network.
           NotSupportedError: operations of the network are unknown. The error lists all of them.
         """
-        channels = sizes.pop(_CHANNELS, None)
-        signature = self._source.signature
-        rank = max(len(shape) for shape, _ in signature.values()) - 2
+        channels, signature, title = sizes.pop(_CHANNELS, None), self._source.signature, self._source.title
+        rank = max(0, *(len(shape) - 2 for shape, _ in signature.values()))
         names = [*sizes] or list(_SPATIAL[:rank])
         if len(names) != rank:
             raise ShapeError(
-                f"{self._source.title}: sizes for {', '.join(names)} were given, but its inputs have {max(rank, 0)} axes "
-                f"between the batch and the channels: {_described(signature)}. Fix: give one size for each, such as "
+                f"{title}: sizes for {', '.join(names)} were given, but its inputs have {rank} axes between the batch "
+                f"and the channels: {_described(signature)}. Fix: give one size for each, such as "
                 f"network.inputs({', '.join(f'{name}=64' for name in _SPATIAL[:rank])})."
             )
+        shapes: dict[str, tuple[int, ...]] = {}
         specs = {}
         for key, (shape, dtype) in signature.items():
-            given = [batch, *(sizes.get(name) for name in names[: len(shape) - 2]), channels][: len(shape)]
-            if len(shape) > 1:
-                given[-1] = channels if shape[-1] is None else shape[-1]
-            full = [own if n is None else n for n, own in zip(given, shape, strict=True)]
-            dims = [_BATCH, *names[: max(len(shape) - 2, 0)], _CHANNELS][: len(shape)]
-            missing = [name for name, n in zip(dims, full, strict=True) if n is None]
+            dims = [_BATCH, *names[: max(0, len(shape) - 2)], _CHANNELS][: len(shape)]
+            given = {_BATCH: batch or shape[0] or 1, **sizes, _CHANNELS: shape[-1] or channels}
+            full = {name: given.get(name) or own for name, own in zip(dims, shape, strict=True)}
+            missing = [name for name, size in full.items() if not size]
             if missing:
                 raise ShapeError(
-                    f"{self._source.title}: the input '{key}' has no fixed size of {' and '.join(missing)}: "
+                    f"{title}: the input '{key}' has no fixed size of {' and '.join(missing)}: "
                     f"{_described(signature)}. Fix: call network.inputs({', '.join(f'{name}=64' for name in missing)})."
                 )
-            specs[key] = ",".join(f"{name}:{n}" for name, n in zip(dims, full, strict=True)), dtype
-        shapes = {key: tuple(int(each.split(":")[1]) for each in spec.split(",")) for key, (spec, _) in specs.items()}
-        refuse(self._source.title, unknown_operations(self._graph(shapes, False)))
+            shapes[key] = tuple(int(size) for size in full.values() if size)
+            specs[key] = ",".join(f"{name}:{size}" for name, size in full.items()), dtype
+        refuse(title, unknown_operations(self.graph(shapes)))
         return specs
 
     def __call__(self, *, training: bool = False, **tensors: mtf.Tensor) -> Any:
@@ -122,7 +126,7 @@ class Network:
                 f"{', '.join(tensors) or 'none'}. Fix: pass these inputs by name."
             )
         shapes = {key: tuple(x.shape.to_integer_list) for key, x in tensors.items()}
-        graph = self._graph(shapes, training)
+        graph = self.graph(shapes, training)
         outputs = convert(self._source.title, graph, tensors, self._source.weights)
         results = {}
         for name, array in outputs.items():
@@ -156,7 +160,13 @@ class Network:
             }
         )
 
-    def _graph(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
+    def graph(self, shapes: Mapping[str, tuple[int, ...]], training: bool = False) -> Graph:
+        """Returns the graph of the original network.
+
+        Args:
+          shapes: {name of an input: its shape}.
+          training: whether it is the graph for training.
+        """
         key = (training, *shapes.items())
         if key not in self._graphs:
             with tf.init_scope():
@@ -166,5 +176,3 @@ class Network:
 
 def _described(signature: Mapping[str, tuple[Shape, tf.DType]]) -> str:
     return ", ".join(f"{name} {['any' if n is None else n for n in shape]}" for name, (shape, _) in signature.items())
-
-

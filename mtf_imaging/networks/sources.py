@@ -64,9 +64,7 @@ def _trace(
     concrete = function.get_concrete_function(*specs.values())  # type: ignore[attr-defined]
     captured = {inner.name: outer for outer, inner in concrete.graph.captures}
     arguments = [x for x in concrete.inputs if x.name not in captured]
-    leaves = {
-        x.op.name: Node(x.op.name, INPUT, value=name) for x, name in zip(arguments, specs, strict=True)
-    }
+    leaves = {x.op.name: Node(x.op.name, INPUT, value=name) for x, name in zip(arguments, specs, strict=True)}
     for inner, outer in captured.items():
         name = inner.partition(":")[0]
         if id(outer) in handles:
@@ -98,7 +96,7 @@ class KerasSource:
     """
 
     def __init__(self, model: Any, signature: Signature | None) -> None:
-        self.title = f"Keras model '{model.name}'"
+        self.title: str = f"Keras model '{model.name}'"
         self._model = model
         symbolic = signature or getattr(model, "inputs", None)
         if not symbolic:
@@ -107,14 +105,12 @@ class KerasSource:
                 "signature=[tf.TensorSpec([None, None, None, None, 1])])."
             )
         names = input_names([x.name or f"input_{i}" for i, x in enumerate(symbolic)])
-        self.signature = {
-            name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, symbolic, strict=True)
-        }
+        self.signature = {name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, symbolic, strict=True)}
         # A Sequential model has inputs, but no structure of them.
         structure = None if signature else getattr(model, "input", None)
         self._structure = list(symbolic) if structure is None else structure
         self._variables = list(model.variables)
-        self.weights = _weights(self._variables, lambda v: getattr(v, "path", v.name))
+        self.weights: Mapping[str, Weight] = _weights(self._variables, lambda v: getattr(v, "path", v.name))
         own = [getattr(variable, "value", variable) for variable in self._variables]
         own = [v if isinstance(v, tf.Variable) else variable for v, variable in zip(own, self._variables)]
         self._handles = {id(v.handle): name for v, name in zip(own, self.weights)}
@@ -162,7 +158,7 @@ class FunctionSource:
         self._function = function.python_function
         concrete = tf.function(self._function).get_concrete_function(*specs)
         self._variables = list(concrete.variables)
-        self.weights = _weights(self._variables, lambda v: v.name)
+        self.weights: Mapping[str, Weight] = _weights(self._variables, lambda v: v.name)
         self._handles = {id(v.handle): name for v, name in zip(self._variables, self.weights)}
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
@@ -175,8 +171,6 @@ class FunctionSource:
             if name in values:
                 variable.assign(values[name])
         return self._function
-
-
 
 
 class GraphSource:
@@ -217,14 +211,14 @@ class GraphSource:
         del shapes
         if training:
             raise NotSupportedError(
-                f"{self.title}: a file contains only the graph for prediction, without dropout and with fixed batch norms. "
-                "Fix: call the network with training=False, or load the Keras model."
+                f"{self.title}: a file contains only the graph for prediction, without dropout and with fixed batch "
+                "norms. Fix: call the network with training=False, or load the Keras model."
             )
         return self._graph
 
     def export(self, values: Mapping[str, np.ndarray]) -> NoReturn:
         del values
         raise NotSupportedError(
-            f"{self.title}: weights cannot be written into a graph. Fix: load the Keras model, or use the checkpoint of "
-            "the program."
+            f"{self.title}: weights cannot be written into a graph. Fix: load the Keras model, or use the checkpoint "
+            "of the program."
         )

@@ -38,12 +38,13 @@ def randomize(variables, seed=0):
 
 
 def cotangents(outputs):
-    return [np.cos(np.arange(np.prod(y.shape, dtype=int))).reshape(y.shape).astype(y.dtype.as_numpy_dtype)
-            for y in outputs]  # fmt: skip
+    return [
+        np.cos(np.arange(np.prod(y.shape, dtype=int))).reshape(y.shape).astype(y.dtype.as_numpy_dtype) for y in outputs
+    ]
 
 
 def expected(function, tensors, variables):
-    """Returns the outputs of a function of TensorFlow, and the gradients by inputs and variables; None if there is no path."""
+    """Returns the outputs of a function of TensorFlow, and the gradients by inputs and variables (or None)."""
     inputs = [tf.constant(x) for x in tensors.values()]
     floats = [x for x in inputs if x.dtype.is_floating]
 
@@ -52,7 +53,9 @@ def expected(function, tensors, variables):
         with tf.GradientTape() as tape:
             tape.watch(floats)
             outputs = tf.nest.flatten(function(*inputs))
-            total = tf.add_n([tf.reduce_sum(y * w) for y, w in zip(outputs, cotangents(outputs)) if y.dtype.is_floating])
+            total = tf.add_n(
+                [tf.reduce_sum(y * w) for y, w in zip(outputs, cotangents(outputs)) if y.dtype.is_floating]
+            )
         sources = [*floats, *[getattr(v, "value", v) if not isinstance(v, tf.Variable) else v for v in variables]]
         gradients = tape.gradient(total, sources)
         found = [g is not None for g in gradients]
@@ -116,7 +119,7 @@ def check(network, function, variables, specs, layout="whole", training=False, t
     Args:
       network: the converted network.
       function: the original, a function of tensors in the order of `specs`.
-      variables: the trainable variables of the original, with the names that they have in the network: {name: variable}.
+      variables: {name of a trainable variable in the network: the variable of the original}.
       specs: the inputs of the program.
       layout: a key of `LAYOUTS`.
       training: whether to compute as in training.
@@ -134,7 +137,9 @@ def check(network, function, variables, specs, layout="whole", training=False, t
     assert [list(y.shape) for y in outputs] == [list(y.shape) for y in wanted]
     worst = {f"output {i}": difference(y, w) for i, (y, w) in enumerate(zip(outputs, wanted, strict=True))}
     for i, gradient in enumerate(gradients):
-        worst[f"gradient of input {i}"] = difference(0 if gradient is None else gradient, 0 if slopes[i] is None else slopes[i])
+        worst[f"gradient of input {i}"] = difference(
+            0 if gradient is None else gradient, 0 if slopes[i] is None else slopes[i]
+        )
     for name, slope in zip(variables, slopes[len(gradients) :], strict=True):
         found = by_name.get(name)
         assert (found is None) == (slope is None), f"{name}: {found is not None}, but {slope is not None} in TensorFlow"

@@ -75,8 +75,10 @@ def siamese():
     encoder = keras.Sequential([layers.Conv2D(4, 3, padding="same"), layers.BatchNormalization()], name="encoder")
     first, second = (keras.Input((None, None, 2), name=name) for name in ("fixed", "moving"))
     a, b = encoder(first), encoder(second)
-    return keras.Model([first, second], [layers.Concatenate()([a, b]), layers.Dot((1, 1))(
-        [layers.Reshape((-1, 4))(a), layers.Reshape((-1, 4))(b)])])  # fmt: skip
+    return keras.Model(
+        [first, second],
+        [layers.Concatenate()([a, b]), layers.Dot((1, 1))([layers.Reshape((-1, 4))(a), layers.Reshape((-1, 4))(b)])],
+    )
 
 
 NETWORKS = {

@@ -1,5 +1,6 @@
 """Elementwise operations. Every dimension may be split."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,8 +9,9 @@ import tensorflow as tf
 
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Array, Unnamed, Value, elementwise, reshaped
+from mtf_imaging.networks.array import Array
 from mtf_imaging.networks.operations.registry import Call, operation, spatial_axes
+from mtf_imaging.networks.values import Unnamed, Value, elementwise, reshaped, sizes_of
 
 # {operation: (function of an mtf.Tensor, its name here)}
 _UNARY: dict[str, tuple[Callable[[mtf.Tensor], mtf.Tensor], str]] = {
@@ -110,19 +112,21 @@ def _register() -> None:
     for name, (function, ours) in _UNARY.items():
         operation(name, ours=ours)(unary(function))
     for name, local in _SLICEWISE.items():
-        operation(name, ours="mtf.cwise")(unary(lambda x, f=local: _slicewise(f, x)))
+        operation(name, ours="mtf.cwise")(unary(functools.partial(_slicewise, local)))
     for name, local in _TESTS.items():
-        operation(name, ours="mtf.cwise")(unary(lambda x, f=local: _slicewise(f, x, dtype=tf.bool)))
+        operation(name, ours="mtf.cwise")(unary(functools.partial(_slicewise, local, dtype=tf.bool)))
     for name, (function, ours) in _BINARY.items():
         operation(name, ours=ours)(binary(function))
     for name, local in _SLICEWISE_BINARY.items():
-        operation(name, ours="mtf.cwise")(binary(lambda a, b, f=local: _slicewise(f, a, b)))
+        operation(name, ours="mtf.cwise")(binary(functools.partial(_slicewise, local)))
 
 
 _register()
 
 
-@operation("Identity", "PlaceholderWithDefault", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape", ours="x")
+@operation(
+    "Identity", "PlaceholderWithDefault", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape", ours="x"
+)
 def _identity(call: Call, x: Value) -> Value:
     del call
     return x
@@ -171,7 +175,7 @@ def _cast(call: Call, x: Value) -> Value:
 
 @operation("Select", "SelectV2", ours="mtf.where")
 def _select(call: Call, condition: Value, a: Value, b: Value) -> Value:
-    if call.node.operation == "Select" and len(np.shape(condition)) == 1:
+    if call.node.operation == "Select" and len(sizes_of(condition)) == 1:
         raise call.refuse("selects rows by a vector", "use tf.where with a condition of the same shape")
 
     def where(condition: Any, a: Any, b: Any) -> mtf.Tensor:

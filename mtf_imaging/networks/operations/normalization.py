@@ -9,8 +9,9 @@ import tensorflow as tf
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.norm.normalization import Normalize, Sharing
-from mtf_imaging.networks.array import Array, Value, elementwise, named, reshaped, transposed
+from mtf_imaging.networks.array import Array
 from mtf_imaging.networks.operations.registry import Call, operation, spatial_axes
+from mtf_imaging.networks.values import Value, elementwise, named, reshaped, transposed
 
 _JOINED = "joined"  # a name that no layout rule mentions, because a softmax needs all channels at once
 
@@ -41,8 +42,8 @@ def _batch_norm(call: Call, x: Array, scale: Value, offset: Value, mean: Value, 
         order = [0, *spatial, at]
         image = transposed(x, order).single(len(order) - 1, name="channels")  # type: ignore[union-attr]
         channels = image.axes[-1]
-        own = [named(call.mesh, value, [channels]).tensor for value in (scale, offset)]
-        outputs = Normalize("batch_norm", image.laid(), *own, Sharing(), epsilon, call.node.name).outputs
+        gamma, beta = (named(call.mesh, value, [channels]).tensor for value in (scale, offset))
+        outputs = Normalize("batch_norm", image.laid(), gamma, beta, Sharing(), epsilon, call.node.name).outputs
         count = math.prod(x.sizes) // x.sizes[at]
         axes = [image.axes[0], *image.axes[1:]]
         y = transposed(Array(outputs[0], axes), [int(i) for i in np.argsort(order)])

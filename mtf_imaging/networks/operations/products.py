@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Array, Axis, Unnamed, Value, as_array, axis_size, free_name, named, sizes_of
+from mtf_imaging.networks.array import Array, Axis, axis_size, free_name
 from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import Unnamed, Value, as_array, named, sizes_of
 
 _UNITS = "units"
 
@@ -35,7 +35,7 @@ def einsum(call: Call, values: Sequence[Value], terms: Sequence[Sequence[str]], 
     for value, term in zip(values, terms, strict=True):
         if isinstance(value, Array):
             for label, axis in zip(term, value.axes, strict=True):
-                if axis_size(axis) == sizes[label] and not (label in axes and axes[label]):
+                if axis_size(axis) == sizes[label] and not (axes.get(label)):
                     axes[label] = axis
     taken = {dim.name for axis in axes.values() for dim in axis}
     seen: set[str] = set()
@@ -84,5 +84,3 @@ def _einsum(call: Call, *values: Value) -> Array:
     if "." in equation or any(len({*term}) < len(term) for term in terms):
         raise call.refuse(f"has the equation '{equation}'", "name every axis once, and use no '...'")
     return einsum(call, values, terms, right)
-
-

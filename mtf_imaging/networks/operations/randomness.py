@@ -5,8 +5,9 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Array, Axis, Unnamed, Value
+from mtf_imaging.networks.array import Array, Axis
 from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import Unnamed, Value
 
 
 class Seed:
@@ -44,5 +45,3 @@ def _normal(call: Call, shape: Value, *seed: object) -> Unnamed:
 def _key(call: Call, *seed: object) -> tuple[object, ...]:
     del call, seed
     return tuple([Seed()] * 3)
-
-

@@ -7,8 +7,9 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Value, as_array, Array
+from mtf_imaging.networks.array import Array
 from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import Unnamed, Value, as_array
 
 _REDUCTIONS: dict[str, Callable[..., mtf.Tensor]] = {
     "Sum": mtf.reduce_sum,
@@ -20,8 +21,8 @@ _REDUCTIONS: dict[str, Callable[..., mtf.Tensor]] = {
 }
 
 
-def _reduce(call: Call, x: Value, axes: Value) -> Array:
-    array, rank = as_array(x), len(x.sizes)  # type: ignore[union-attr]
+def _reduce(call: Call, x: Array | Unnamed, axes: Value) -> Array:
+    array, rank = as_array(x), len(x.sizes)
     gone = {i % rank for i in call.ints(axes, "axes")}
     dims = {dim for i in gone for dim in array.axes[i]}
     tensor = array.tensor
@@ -39,8 +40,8 @@ for _name, _function in _REDUCTIONS.items():
 
 
 @operation("ArgMax", ours="mtf.argmax")
-def _argmax(call: Call, x: Value, axis: Value) -> Any:
-    at = call.ints(axis, "axes")[0] % len(x.sizes)  # type: ignore[union-attr]
+def _argmax(call: Call, x: Array | Unnamed, axis: Value) -> Any:
+    at = call.ints(axis, "axes")[0] % len(x.sizes)
     array = as_array(x).single(at)
     y = mtf.argmax(array.tensor, array.axes[at][0])
     dtype = call.get("output_type", tf.int64)

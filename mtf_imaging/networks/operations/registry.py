@@ -74,9 +74,7 @@ OPERATIONS: dict[str, Operation] = {}
 CONSTANT_ONLY = {"BroadcastArgs", "InvertPermutation", "LinSpace", "ListDiff", "Prod", "Range"}
 
 
-def operation(
-    *names: str, ours: str, is_pure: bool = True
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def operation(*names: str, ours: str, is_pure: bool = True) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Registers a function as the conversion of TensorFlow operations.
 
     Args:

@@ -9,8 +9,9 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.resize.interpolation import Interpolation
 from mtf_imaging.engine.ops.resize.padding import Padding
 from mtf_imaging.engine.ops.resize.taps import Resampling, Taps
-from mtf_imaging.networks.array import Array, Unnamed, Value, as_array, elementwise, resampled, selection
+from mtf_imaging.networks.array import Array, resampled, selection
 from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import Unnamed, Value, as_array, elementwise
 
 
 @operation("Pad", "PadV2", "MirrorPad", ours="mi.ops.pad")

@@ -9,24 +9,20 @@ import tensorflow as tf
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.resize.padding import Padding
-from mtf_imaging.networks.array import (
-    Array,
+from mtf_imaging.networks.array import Array, axis_size, free_name, resampled, selection
+from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import (
     Interleaved,
     Unnamed,
     Value,
     as_array,
-    axis_size,
     elementwise,
-    free_name,
     joint_axes,
     named,
-    resampled,
     reshaped,
-    selection,
     sizes_of,
     transposed,
 )
-from mtf_imaging.networks.operations.registry import Call, operation
 
 Named = Array | Unnamed
 

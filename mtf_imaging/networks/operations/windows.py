@@ -7,9 +7,10 @@ import numpy as np
 
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Array, Axis, Interleaved, Value, free_name, named, reshaped, sizes_of, transposed
+from mtf_imaging.networks.array import Array, Axis, free_name
 from mtf_imaging.networks.operations.products import einsum
 from mtf_imaging.networks.operations.registry import Call, operation, spatial_axes
+from mtf_imaging.networks.values import Interleaved, Value, named, reshaped, sizes_of, transposed
 
 _KERNEL = ("kernel_x", "kernel_y", "kernel_z")
 _FILTERS, _GROUP = "filters", "kernel_in"
