@@ -25,15 +25,17 @@ class Builder:
 
     Args:
       opset: the version of the operators.
+      dtype: dtype of the initializers that are not ints.
     """
 
-    def __init__(self, opset=17):
-        self.opset, self.nodes, self.initializers, self.count = opset, [], [], 0
+    def __init__(self, opset=17, dtype="float32"):
+        self.opset, self.dtype = opset, dtype
+        self.nodes, self.initializers, self.count = [], [], 0
 
-    def constant(self, value, name=None):
-        self.count += 1
-        name = name or f"constant_{self.count}"
-        self.initializers.append(numpy_helper.from_array(np.asarray(value), name))
+    def constant(self, value, name):
+        value = np.asarray(value)
+        value = value.astype(self.dtype) if value.dtype == np.float32 else value
+        self.initializers.append(numpy_helper.from_array(value, name))
         return name
 
     def __call__(self, operator, *inputs, outputs=1, name=None, **attributes):
@@ -88,7 +90,7 @@ def runtime(path, tensors):
     return [_last(y, rank) for y in session.run(None, named)]
 
 
-def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, values=None, jit=False):
+def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, against_runtime=True, jit=False):
     """Asserts that a file's outputs equal ONNX Runtime's, and its gradients those of its operations in TensorFlow.
 
     Args:
@@ -97,7 +99,7 @@ def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, valu
       sizes: arguments of `network.inputs`.
       tolerance: largest difference, relative to the largest value.
       gradients: whether there are gradients.
-      values: a function of the random inputs.
+      against_runtime: whether to compare with ONNX Runtime instead of TensorFlow.
       jit: whether to compile the operations of TensorFlow, which has no gradients of convolutions with groups on CPUs.
 
     Returns:
@@ -106,18 +108,15 @@ def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, valu
     network, source = mi.networks.load(path), onnx_network(path)
     specs = network.inputs(**(sizes or {}))
     tensors = comparing.arrays(specs)
-    if values:
-        tensors = {name: values(x) for name, x in tensors.items()}
     options = comparing.layout_of(layout, specs)
-    if not gradients:
-        program = mi.Program(network, specs, **options)
-        outputs = program(**tensors)
-        outputs = [*outputs.values()] if isinstance(outputs, dict) else [outputs]
-    else:
+    if gradients:
         outputs, by_input, by_name, program = comparing.computed(network, specs, tensors, **options)
-    wanted = runtime(path, tensors)
-    assert [list(y.shape) for y in outputs] == [list(y.shape) for y in wanted]
-    worst = {f"output {i}": comparing.difference(y, w) for i, (y, w) in enumerate(zip(outputs, wanted, strict=True))}
+    else:
+        program = mi.Program(network, specs, **options)
+        results = program(**tensors)
+        outputs = [*results.values()] if isinstance(results, dict) else [results]
+    wanted = runtime(path, tensors) if against_runtime else None
+    worst = {}
     if gradients:
         variables = {name: tf.Variable(w.read()) for name, w in source.weights.items() if w.trainable}
         fixed = {name: tf.constant(w.read()) for name, w in source.weights.items() if not w.trainable}
@@ -126,13 +125,16 @@ def check(path, layout="whole", sizes=None, tolerance=1e-5, gradients=True, valu
         def function(*images):
             return list(source.compute(dict(zip(specs, images)), {**fixed, **variables}).values())
 
-        _, slopes = comparing.expected(function, tensors, variables.values())
+        reference, slopes = comparing.expected(function, tensors, variables.values())
+        wanted = wanted or reference
         found = [*by_input, *(by_name.get(name) for name in variables)]
         names = [f"gradient of input {i}" for i in range(len(by_input))] + list(variables)
         for name, ours, theirs in zip(names, found, slopes, strict=True):
             if theirs is not None and ours is not None:
                 ours = np.reshape(ours, theirs.shape)
             worst[name] = comparing.difference(0 if ours is None else ours, 0 if theirs is None else theirs)
+    assert [list(y.shape) for y in outputs] == [list(y.shape) for y in wanted]
+    worst |= {f"output {i}": comparing.difference(y, w) for i, (y, w) in enumerate(zip(outputs, wanted, strict=True))}
     wrong = {name: value for name, value in worst.items() if not value <= tolerance}
     assert not wrong, wrong
     return program

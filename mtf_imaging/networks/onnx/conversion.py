@@ -2,8 +2,9 @@
 
 
 from mtf_imaging.engine.ops.norm.normalization import Normalize, Sharing
-from mtf_imaging.networks.array import Array, Unnamed, Value, as_array, named, resampled
+from mtf_imaging.networks.array import Array, resampled
 from mtf_imaging.networks.operations.registry import Call, operation
+from mtf_imaging.networks.values import Unnamed, Value, as_array, named
 
 
 @operation("Resampled", ours="mi.ops.resize3d, mi.ops.pad", is_pure=False)

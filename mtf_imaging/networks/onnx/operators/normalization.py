@@ -17,7 +17,7 @@ def _batch_norm(
         return x * of_channels(slope, len(x.shape)) + of_channels(offset - mean * slope, len(x.shape))
     # The moving variance is updated with the unbiased variance of the batch, as in PyTorch and Keras.
     share, image = 1 - call.get("momentum", 0.9), channels_last(x)
-    center, spread = tf.nn.moments(image, range(len(x.shape) - 1))
+    center, spread = tf.nn.moments(image, [*range(len(x.shape) - 1)])
     count = image.shape.num_elements() // image.shape[-1]
     outputs = [
         tf.nn.batch_normalization(image, center, spread, offset, scale, epsilon),
@@ -63,7 +63,7 @@ def _per_case(call: Call, x: Value, scale: Value, offset: Value, group: int) -> 
 @operator("LayerNormalization")
 def _layer_norm(call: Call, x: Value, scale: Value, offset: Value | None = None) -> Sequence[tf.Tensor]:
     axis = call.get("axis", -1) % len(x.shape)
-    mean, variance = tf.nn.moments(x, range(axis, len(x.shape)), keepdims=True)
+    mean, variance = tf.nn.moments(x, [*range(axis, len(x.shape))], keepdims=True)
     inverse = tf.math.rsqrt(variance + call.get("epsilon", 1e-5))
     y = (x - mean) * inverse * scale
     return [y if offset is None else y + offset, mean, inverse]
