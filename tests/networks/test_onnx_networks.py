@@ -9,9 +9,9 @@ from tests.networks import comparing
 
 pytest.importorskip("onnxruntime")
 
-import onnx  # noqa: E402
+import onnx
 
-from tests.networks.onnx_models import Builder, check, runtime, saved, weight  # noqa: E402
+from tests.networks.onnx_models import Builder, check, runtime, saved, weight
 
 INTS = np.int64
 FREE = ("batch", 2, "d", "h", "w")
@@ -34,7 +34,9 @@ def nnunet(dtype="float32"):
     skip = block("image", 2, 4, "encoder/stages.0")
     x = block(block(skip, 4, 6, "encoder/stages.1", 2), 6, 6, "encoder/stages.1b")
     coarse = build("Conv", x, _kernel(3, 6, 1, 1, 1), weight(3), name="/decoder/seg_layers.0/Conv")
-    x = build("ConvTranspose", x, _kernel(6, 4, 2, 2, 2), weight(4), strides=[2, 2, 2], name="/decoder/transpconvs.0/Up")
+    x = build(
+        "ConvTranspose", x, _kernel(6, 4, 2, 2, 2), weight(4), strides=[2, 2, 2], name="/decoder/transpconvs.0/Up"
+    )
     x = block(build("Concat", x, skip, axis=1, name="/decoder/Concat"), 8, 4, "decoder/stages.0")
     fine = build("Conv", x, _kernel(3, 4, 1, 1, 1), weight(3), name="/decoder/seg_layers.1/Conv")
     return build.model({"image": (FREE, dtype)}, [fine, coarse])
@@ -150,7 +152,7 @@ def test_training_and_export(layout, tmp_path):
     program(image=image)
     changed = {name for name, v in program.variables.items() if np.any(v.numpy() != before[name])}
     assert {*network.weights} - changed <= {name for name in network.weights if "Conv" in name and name.endswith(".2")}
-    trained = mi.Program(network, specs, variables=program.variables)
+    trained = mi.Program(network, specs, variables=program)
     onnx.save(network.export(program), tmp_path / "trained.onnx")
     (wanted,) = runtime(tmp_path / "trained.onnx", {"image": image})
     np.testing.assert_allclose(trained(image=image), wanted, 1e-5, 1e-6)

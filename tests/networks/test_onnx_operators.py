@@ -8,7 +8,7 @@ from tests.networks import comparing
 
 pytest.importorskip("onnxruntime")
 
-from tests.networks.onnx_models import Builder, check, saved, weight  # noqa: E402
+from tests.networks.onnx_models import Builder, check, saved, weight
 
 IMAGE, VOLUME, LINE, VECTOR = (2, 3, 6, 7), (2, 3, 6, 5, 4), (2, 4, 8), (3, 6)
 FOUR = (2, 4, 6, 7)
@@ -24,6 +24,7 @@ def case(operator, *inputs, shape=IMAGE, opset=None, outputs=1, **attributes):
     return {"nodes": [(operator, ("image", *inputs), outputs, attributes)], "shape": shape, "opset": opset}
 
 
+# fmt: off
 CASES = {
     "Conv": case("Conv", weight(4, 3, 3, 3), weight(4), pads=[1, 1, 1, 1]),
     "Conv strided": case("Conv", weight(4, 3, 3, 2), strides=[2, 1], pads=[0, 1, 1, 0]),
@@ -97,7 +98,8 @@ CASES = {
     "Resize cubic excluded": case("Resize", "", "", ints(2, 3, 9, 8), mode="cubic", cubic_coeff_a=-0.5,
                                   exclude_outside=1),
     "Concat": {"nodes": [("Relu", ("image",), 1, {}), ("Concat", ("image", 0), 1, {"axis": 1})], "shape": IMAGE},
-    "Concat spatial": {"nodes": [("Relu", ("image",), 1, {}), ("Concat", ("image", 0), 1, {"axis": 2})], "shape": IMAGE},
+    "Concat spatial": {"nodes": [("Relu", ("image",), 1, {}), ("Concat", ("image", 0), 1, {"axis": 2})],
+                       "shape": IMAGE},
     "Split": case("Split", shape=FOUR, outputs=2, axis=1, opset=13),
     "Split sizes": case("Split", ints(2, 4), outputs=2, axis=2),
     "Split number": case("Split", outputs=2, axis=3, num_outputs=2, opset=18),
@@ -133,7 +135,7 @@ CASES = {
         *("Abs", "Atan", "Ceil", "Cos", "Cosh", "Elu", "Erf", "Exp", "Floor", "HardSigmoid", "Identity", "LeakyRelu"),
         *("LogSoftmax", "Neg", "Relu", "Round", "Selu", "Shrink", "Sigmoid", "Sign", "Sin", "Sinh", "Softmax"),
         *("Softplus", "Softsign", "Tan", "Tanh", "ThresholdedRelu", "Celu", "Asinh", "HardSwish"),
-    )},  # fmt: skip
+    )},
     "Elu alpha": case("Elu", alpha=0.4),
     "Softmax channels": case("Softmax", axis=1),
     "LogSoftmax spatial": case("LogSoftmax", axis=2),
@@ -198,7 +200,8 @@ CASES = {
     "Constants": {"nodes": [
         ("Shape", ("image",), 1, {}), ("ConstantOfShape", (0,), 1, {"value": np.float32([2])}),
         ("Range", (np.float32(0), np.float32(7), np.float32(1)), 1, {}), ("Mul", (1, 2), 1, {}),
-        ("ReduceProd", (0,), 1, {"keepdims": 0}), ("Cast", (4,), 1, {"to": 1}), ("Div", (3, 5), 1, {}), ("Add", ("image", 6), 1, {}),
+        ("ReduceProd", (0,), 1, {"keepdims": 0}), ("Cast", (4,), 1, {"to": 1}), ("Div", (3, 5), 1, {}),
+        ("Add", ("image", 6), 1, {}),
     ], "shape": IMAGE},
     "Pixel shuffle 3d": {"nodes": [
         ("Reshape", ("image", ints(2, 2, 2, 2, 2, 3, 2, 4)), 1, {}),
@@ -210,6 +213,7 @@ CASES = {
         ("Shape", ("image",), 1, {}), ("Reshape", (1, 2), 1, {}), ("Mul", (3, weight(4, 1, 1)), 1, {}),
         ("Add", (4, weight(4, 1, 1)), 1, {})], "shape": FOUR},
 }
+# fmt: on
 OPSETS = (13, 17, 21)
 # Operators of shapes and settings that only newer opsets have.
 NO_GRADIENT = {"ArgMax", "ArgMin", "ArgMax last"}

@@ -1,4 +1,4 @@
-"""Networks in ONNX files: their nodes as operations of TensorFlow, which the conversion of TensorFlow's graphs reads."""
+"""Networks in ONNX files, as graphs of TensorFlow's operations, which are then converted like those of Keras."""
 
 from mtf_imaging.networks.onnx import conversion
 from mtf_imaging.networks.onnx.files import onnx_network

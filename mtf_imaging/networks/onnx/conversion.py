@@ -1,6 +1,5 @@
 """The operations of the conversion that replace several operations of TensorFlow; see `Call.fused`."""
 
-
 from mtf_imaging.engine.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.networks.array import Array, resampled
 from mtf_imaging.networks.operations.registry import Call, operation
@@ -17,7 +16,7 @@ def _normalized_cases(call: Call, x: Array, scale: Value, offset: Value) -> Arra
     last = len(x.sizes) - 1
     image = x.single(0, name="batch").single(last, name="channels")
     channels = image.axes[-1]
-    own = [named(call.mesh, value, [channels]).tensor for value in (scale, offset)]
+    gain, shift = (named(call.mesh, value, [channels]).tensor for value in (scale, offset))
     sharing = Sharing(by_case=True, group=call.get("group"))
-    y = Normalize("group_norm", image.laid(), *own, sharing, call.get("epsilon"), call.node.name).outputs[0]
+    y = Normalize("group_norm", image.laid(), gain, shift, sharing, call.get("epsilon"), call.node.name).outputs[0]
     return Array(y, image.axes)

@@ -1,7 +1,7 @@
 """Reads ONNX files without running code in them, and without reading values outside their folder."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ def onnx_network(path: Path) -> OnnxSource:
     try:
         model.ParseFromString(path.read_bytes())
         if model.functions:
-            model = inliner.inline_local_functions(model)
+            model = onnx.inliner.inline_local_functions(model)
     except Exception as error:  # protobuf's own class depends on its implementation
         raise DataError(f"{path}: this file is not an ONNX network, or is damaged: {reason(error)}") from error
     if not (model.ir_version and model.graph.node and model.graph.output):
@@ -62,10 +62,15 @@ def _check_names(path: Path, graph: Branch, known: set[str]) -> None:
     for node in graph.nodes:
         for name in node.inputs:
             if name and name not in known:
-                raise DataError(f"{path}: this file is damaged: {node} uses '{name}', which no node before it computes.")
+                raise DataError(
+                    f"{path}: this file is damaged: {node} uses '{name}', which no node before it computes. Fix: "
+                    "export the network again."
+                )
         known |= {*node.outputs}
     if unknown := [name for name in graph.outputs if name not in known]:
-        raise DataError(f"{path}: this file is damaged: no node computes its output '{unknown[0]}'.")
+        raise DataError(
+            f"{path}: this file is damaged: no node computes its output '{unknown[0]}'. Fix: export the network again."
+        )
 
 
 def _exported(model: Any, constants: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]) -> Any:
@@ -74,13 +79,17 @@ def _exported(model: Any, constants: Mapping[str, np.ndarray], values: Mapping[s
 
     copy = type(model)()
     copy.CopyFrom(model)
-    tensors = {tensor.name: tensor for tensor in copy.graph.initializer}
+    tensors = {
+        name: onnx.numpy_helper.from_array(value.astype(constants[name].dtype).reshape(constants[name].shape), name)
+        for name, value in values.items()
+    }
+    for tensor in copy.graph.initializer:
+        if tensor.name in tensors:
+            tensor.CopyFrom(tensors[tensor.name])
     for node in copy.graph.node:
-        if node.op_type == "Constant":
-            tensors |= {node.output[0]: each.t for each in node.attribute if each.name == "value"}
-    for name, value in values.items():
-        array = value.astype(constants[name].dtype).reshape(constants[name].shape)
-        tensors[name].CopyFrom(onnx.numpy_helper.from_array(array, tensors[name].name))
+        if node.op_type == "Constant" and node.output[0] in tensors:
+            del node.attribute[:]
+            node.attribute.append(onnx.helper.make_attribute("value", tensors[node.output[0]]))
     return copy
 
 
@@ -120,8 +129,8 @@ class _Reader:
         file = (self._folder / entries.get("location", "")).resolve()
         if not file.is_relative_to(self._folder) or not file.is_file():
             raise DataError(
-                f"{where} is in '{entries.get('location', '')}', which is not a file in the folder {self._folder}. Fix: "
-                "copy the network with its files into one folder."
+                f"{where} is in '{entries.get('location', '')}', which is not a file in the folder {self._folder}. "
+                "Fix: copy the network with its files into one folder."
             )
         size = self._size(where, tensor)
         try:
@@ -176,9 +185,8 @@ class _Reader:
         tensor = value.type.tensor_type
         if not value.type.HasField("tensor_type") or not tensor.HasField("shape"):
             raise ConfigError(
-                f"{self._path}: the number of axes of the input '{value.name}' is unknown. Fix: export the network with "
-                "the shapes of its inputs."
+                f"{self._path}: the number of axes of the input '{value.name}' is unknown. Fix: export the network "
+                "with the shapes of its inputs."
             )
         dtype = self._onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
         return [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim], dtype
-

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from mtf_imaging.errors import NotSupportedError
 
-Value = tf.Tensor | np.ndarray
+Value = Any  # a tf.Tensor, or an np.ndarray
 Function = Callable[..., Any]
 
 

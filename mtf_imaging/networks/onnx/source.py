@@ -1,5 +1,6 @@
 """An ONNX network as a source of graphs, with channels last outside."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -52,7 +53,19 @@ _CHANNELS_FIRST = {
     *("GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "MaxPool", "SpaceToDepth"),
 }
 # Operators after which the axes are others.
-_NEW_AXES = {"ArgMax", "ArgMin", "Einsum", "Flatten", "Gemm", "MatMul", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"}
+_NEW_AXES = {
+    "ArgMax",
+    "ArgMin",
+    "Einsum",
+    "Flatten",
+    "Gemm",
+    "MatMul",
+    "Reshape",
+    "Shape",
+    "Size",
+    "Squeeze",
+    "Unsqueeze",
+}
 
 
 class _Missing:
@@ -93,9 +106,8 @@ class OnnxSource:
         for name, is_trained in trained.items():
             value, own = graph.constants[name], unused_name(name, self.weights)
             self._names[name] = own
-            self.weights[own] = Weight(
-                own, value.shape, tf.as_dtype(value.dtype), is_trained, lambda value=value: value
-            )
+            read = functools.partial(np.asarray, value)
+            self.weights[own] = Weight(own, value.shape, tf.as_dtype(value.dtype), is_trained, read)
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
         fusions: list[Fused] = []
@@ -105,7 +117,9 @@ class OnnxSource:
         @tf.function(autograph=False)
         def function(*tensors: tf.Tensor) -> list[tf.Tensor]:
             images, weights = tensors[: len(shapes)], tensors[len(shapes) :]
-            outputs = self.compute(dict(zip(shapes, images)), dict(zip(self.weights, weights)), training, fusions, updates)
+            outputs = self.compute(
+                dict(zip(shapes, images)), dict(zip(self.weights, weights)), training, fusions, updates
+            )
             kept["outputs"] = {name: tf.convert_to_tensor(value) for name, value in outputs.items()}
             kept["updates"] = {
                 name: tf.convert_to_tensor(new)
@@ -150,7 +164,9 @@ class OnnxSource:
         for name, image in zip(self._inputs, images.values(), strict=True):
             values[name] = channels_first(image) if self._channels[name] == 1 else image
         faults: list[str] = []
-        run = _Run(self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates, faults)
+        run = _Run(
+            self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates, faults
+        )
         run.nodes(self._network.nodes, values)
         refuse(self.title, faults)
         outputs = {}

@@ -8,9 +8,7 @@ from mtf_imaging.networks.onnx.registry import Call, Value, channels_first, chan
 
 
 @operator("BatchNormalization")
-def _batch_norm(
-    call: Call, x: Value, scale: Value, offset: Value, mean: Value, variance: Value
-) -> tf.Tensor:
+def _batch_norm(call: Call, x: Value, scale: Value, offset: Value, mean: Value, variance: Value) -> tf.Tensor:
     epsilon = call.get("epsilon", 1e-5)
     if not (call.training or call.get("training_mode", 0)):
         slope = tf.math.rsqrt(variance + epsilon) * scale
@@ -42,7 +40,8 @@ def _group_norm(call: Call, x: Value, scale: Value, offset: Value) -> tf.Tensor:
     groups, channels = call.get("num_groups"), sizes(x)[1]
     if sizes(scale)[0] != channels:  # before opset 21, one value for each group
         scale, offset = (
-            tf.reshape(tf.tile(tf.reshape(v, [groups, 1]), [1, channels // groups]), [channels]) for v in (scale, offset)
+            tf.reshape(tf.tile(tf.reshape(v, [groups, 1]), [1, channels // groups]), [channels])
+            for v in (scale, offset)
         )
     return _per_case(call, x, scale, offset, channels // groups)
 

@@ -137,7 +137,7 @@ def _resize(
     else:
         ratios = list(np.ravel(call.numbers(scales, "scales")).astype(np.float32))
         given = [math.floor(own[i] * float(ratio)) for i, ratio in zip(axes, ratios, strict=True)]
-    parts = {i: (0.0, 1.0) for i in axes}
+    parts = dict.fromkeys(axes, (0.0, 1.0))
     if coordinates == "tf_crop_and_resize":
         if call.get("extrapolation_value", 0.0):
             raise call.refuse("extrapolates with a number other than 0", "use extrapolation_value=0")

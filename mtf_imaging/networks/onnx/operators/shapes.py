@@ -125,9 +125,7 @@ def _gather(call: Call, x: Value, indices: Value) -> tf.Tensor:
 
 
 @operator("Pad")
-def _pad(
-    call: Call, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None
-) -> tf.Tensor:
+def _pad(call: Call, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> tf.Tensor:
     mode, given = call.get("mode", "constant"), call.ints(pads, "paddings")
     chosen = [i % len(x.shape) for i in (range(len(x.shape)) if axes is None else call.ints(axes, "axes"))]
     pairs = dict(zip(chosen, zip(given[: len(chosen)], given[len(chosen) :], strict=True), strict=True))
@@ -139,7 +137,9 @@ def _pad(
         number = 0 if value is None else call.numbers(value, "paddings").item()
         return tf.pad(x, grown, constant_values=number)
     lines = {
-        i: selection(n, np.pad(np.arange(n), pair, mode)) for i, (n, pair) in enumerate(zip(sizes(x), grown)) if any(pair)
+        i: selection(n, np.pad(np.arange(n), pair, mode))
+        for i, (n, pair) in enumerate(zip(sizes(x), grown))
+        if any(pair)
     }
     return resampled(call, x, lines)
 

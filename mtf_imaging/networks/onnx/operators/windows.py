@@ -78,9 +78,7 @@ def _wide(image: Value, axis: int = 2) -> Value:
 
 def _convolved(call: Call, image: tf.Tensor, kernel: Value, windows: _Windows) -> tf.Tensor:
     """Returns a convolution of an image with channels last with a kernel `[spatial..., in / groups, out]`."""
-    y = tf.nn.convolution(
-        _padded(image, windows.pads), kernel, windows.strides, "VALID", dilations=windows.dilations
-    )
+    y = tf.nn.convolution(_padded(image, windows.pads), kernel, windows.strides, "VALID", dilations=windows.dilations)
     if len(windows.kernel) == 1:
         wide = call.fused("Conv2D", [_wide(image), _wide(kernel, 1)], [_wide(y)], **windows.attributes())
         return tf.squeeze(wide[0], [2])
@@ -221,7 +219,9 @@ def _average_pool(call: Call, x: Value) -> tf.Tensor:
     if call.get("count_include_pad", 0):
         image = _padded(image, pads)
         shape = sizes(image)[1:-1]
-        windows = dataclasses.replace(windows, pads=[(0, b - before) for (_, b), (_, before) in zip(windows.pads, pads)])
+        windows = dataclasses.replace(
+            windows, pads=[(0, b - before) for (_, b), (_, before) in zip(windows.pads, pads)]
+        )
     padded = _padded(image, windows.pads)
     counts = np.ones([1] * len(image.shape), image.dtype.as_numpy_dtype)
     for i, (size, k, s, d, (a, b)) in enumerate(
