@@ -207,6 +207,9 @@ CASES = {
         ("Reshape", ("image", ints(2, 2, 2, 2, 2, 3, 2, 4)), 1, {}),
         ("Transpose", (0,), 1, {"perm": [0, 1, 5, 2, 6, 3, 7, 4]}), ("Reshape", (1, ints(2, 2, 6, 4, 8)), 1, {}),
         ("Conv", (2, weight(3, 2, 3, 3, 3)), 1, {"pads": [1] * 6})], "shape": (2, 16, 3, 2, 4)},
+    "Pixel shuffle 2d": {"nodes": [
+        ("Reshape", ("image", ints(2, 2, 3, 2, 6, 4)), 1, {}), ("Transpose", (0,), 1, {"perm": [0, 3, 4, 1, 5, 2]}),
+        ("Reshape", (1, ints(2, 2, 12, 12)), 1, {})], "shape": (2, 12, 6, 4)},
     "Group norm of PyTorch": {"nodes": [
         ("Reshape", ("image", ints(0, 2, -1)), 1, {}), ("InstanceNormalization", (0, np.ones(2, np.float32),
                                                                              np.zeros(2, np.float32)), 1, {}),

@@ -1,5 +1,6 @@
 """The operations of the conversion that replace several operations of TensorFlow; see `Call.fused`."""
 
+from mtf_imaging.engine import ops
 from mtf_imaging.engine.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.networks.array import Array, resampled
 from mtf_imaging.networks.operations.registry import Call, operation
@@ -20,3 +21,10 @@ def _normalized_cases(call: Call, x: Array, scale: Value, offset: Value) -> Arra
     sharing = Sharing(by_case=True, group=call.get("group"))
     y = Normalize("group_norm", image.laid(), gain, shift, sharing, call.get("epsilon"), call.node.name).outputs[0]
     return Array(y, image.axes)
+
+
+@operation("BlocksOfChannels", ours="mi.ops.depth_to_space", is_pure=False)
+def _blocks_of_channels(call: Call, x: Array) -> Array:
+    image = x.single(*range(len(x.sizes)), name="axis")
+    y = ops.depth_to_space(image.laid(), call.get("blocks"))
+    return Array(y, [(dim,) for dim in y.shape.dims])

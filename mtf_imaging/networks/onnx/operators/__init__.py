@@ -7,8 +7,19 @@ from mtf_imaging.networks.onnx.operators import (
     reductions,
     resizing,
     shapes,
+    shuffling,
     windows,
 )
 from mtf_imaging.networks.onnx.registry import OPERATORS
 
-__all__ = ["OPERATORS", "elementwise", "normalization", "products", "reductions", "resizing", "shapes", "windows"]
+__all__ = [
+    "OPERATORS",
+    "elementwise",
+    "normalization",
+    "products",
+    "reductions",
+    "resizing",
+    "shapes",
+    "shuffling",
+    "windows",
+]

@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from mtf_imaging.networks.array import selection
 from mtf_imaging.networks.onnx.operators.resizing import resampled
-from mtf_imaging.networks.onnx.registry import Call, Value, channels_first, channels_last, operator, sizes
+from mtf_imaging.networks.onnx.operators.shuffling import shuffled
+from mtf_imaging.networks.onnx.registry import Call, Value, operator, sizes
 
 
 @operator("Shape")
@@ -43,7 +44,8 @@ def _reshape(call: Call, x: Value, shape: Value) -> tf.Tensor:
             f"reshapes {own} to {wanted}, which has another number of elements",
             "use the sizes with which the network was exported, or export it with dynamic axes",
         )
-    return tf.reshape(x, full)
+    y = tf.reshape(x, full)
+    return y if tf.executing_eagerly() else shuffled(call, y)
 
 
 @operator("Flatten")
@@ -142,17 +144,3 @@ def _pad(call: Call, x: Value, pads: Value, value: Value | None = None, axes: Va
         if any(pair)
     }
     return resampled(call, x, lines)
-
-
-@operator("DepthToSpace")
-def _depth_to_space(call: Call, x: Value) -> tf.Tensor:
-    block, channels = call.get("blocksize"), sizes(x)[1]
-    if call.get("mode", "DCR") == "CRD":
-        order = np.arange(channels).reshape(-1, block * block).T
-        x = tf.gather(x, order.ravel(), axis=1)
-    return channels_first(tf.nn.depth_to_space(channels_last(x), block))
-
-
-@operator("SpaceToDepth")
-def _space_to_depth(call: Call, x: Value) -> tf.Tensor:
-    return channels_first(tf.nn.space_to_depth(channels_last(x), call.get("blocksize")))
