@@ -11,7 +11,12 @@ from mtf_imaging.networks.onnx import onnx_network
 from tests.networks import comparing
 
 IR_VERSION = 10
-_DTYPES = {"float32": TensorProto.FLOAT, "float64": TensorProto.DOUBLE, "int64": TensorProto.INT64}
+_DTYPES = {
+    "float32": TensorProto.FLOAT,
+    "float16": TensorProto.FLOAT16,
+    "float64": TensorProto.DOUBLE,
+    "int64": TensorProto.INT64,
+}
 
 
 def weight(*shape, seed=0, low=-1.0, high=1.0):

@@ -11,8 +11,10 @@ from mtf_imaging.errors import DataError, NotSupportedError
 pytest.importorskip("onnxruntime")
 
 import onnx
+import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from tests.networks import comparing
 from tests.networks.onnx_models import Builder, check, runtime, saved, weight
 
 FREE = {"image": (("batch", 3, "h", "w"), "float32")}
@@ -122,9 +124,56 @@ def test_channels_last_files(tmp_path):
     specs = network.inputs(x=4, y=6)
     assert specs == {"image": ("batch:1,x:4,y:6,channels:3", "float32")}
     image = np.random.default_rng(0).random([1, 4, 6, 3], np.float32)
-    session = __import__("onnxruntime").InferenceSession(path)
-    (wanted,) = session.run(None, {"image": image})
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": image})
     np.testing.assert_allclose(mi.Program(network, specs)(image=image), wanted, 1e-5, 1e-6)
+
+
+def test_several_inputs_and_outputs(tmp_path):
+    """Images of different channels and a vector; outputs with and without spatial axes keep the names of the file."""
+    build = Builder()
+    gain = build("Gemm", "age", weight(2, 4), weight(4), name="embedding")
+    fixed = build("Conv", "fixed", weight(4, 1, 3, 3), pads=[1] * 4, name="first")
+    moving = build("Conv", "moving", weight(4, 2, 3, 3), pads=[1] * 4, name="second")
+    y = build("Mul", build("Add", fixed, moving), build("Unsqueeze", gain, np.array([2, 3])))
+    labels = build("ArgMax", y, axis=1, keepdims=0, name="labels")
+    scores = build("ReduceMean", y, axes=[2, 3], keepdims=0, name="scores")
+    sizes = ("n", 1, "h", "w"), ("n", 2, "h", "w"), ("n", 2)
+    inputs = {name: (shape, "float32") for name, shape in zip(("fixed", "moving", "age"), sizes, strict=True)}
+    path = saved(build.model(inputs, [y, labels, scores]), tmp_path)
+    network = mi.networks.load(path)
+    specs = network.inputs(batch=2, height=6, width=4)
+    assert specs["moving"][0] == "batch:2,height:6,width:4,channels:2"
+    assert specs["age"][0] == "batch:2,channels:2"
+    program = mi.Program(network, specs, mesh_shape="rows:2", layout="height:rows")
+    tensors = comparing.arrays(specs)
+    results = program(**tensors)
+    assert list(results) == [y, "labels_output_0", "scores_output_0"]
+    for ours, theirs in zip(results.values(), runtime(path, tensors), strict=True):
+        np.testing.assert_allclose(ours, theirs, 1e-4, 1e-5)
+
+
+def test_half_precision(tmp_path):
+    build = Builder(dtype="float16")
+    y = build("Conv", "image", weight(4, 3, 3, 3), weight(4), pads=[1] * 4)
+    y = build("Relu", build("BatchNormalization", y, *(weight(4, seed=i, low=0.5) for i in range(4))))
+    y = build("Resize", y, "", np.array([1, 1, 2, 2], np.float64), mode="nearest")
+    model = build.model({"image": (FREE["image"][0], "float16")}, [y])
+    for tensor in model.graph.initializer:
+        if numpy_helper.to_array(tensor).dtype == np.float64:
+            tensor.CopyFrom(numpy_helper.from_array(np.float32([1, 1, 2, 2]), tensor.name))
+    check(saved(model, tmp_path), "split", {"x": 4, "y": 6}, tolerance=2e-3, gradients=False)
+
+
+def test_outputs_of_matrix_products_have_channels_last(tmp_path):
+    build = Builder()
+    y = build("Conv", "image", weight(4, 3, 3, 3), pads=[1] * 4)
+    y = build("Add", build("MatMul", build("Transpose", y, perm=[0, 2, 3, 1]), weight(4, 5)), weight(5))
+    path = saved(build.model(FREE, [y]), tmp_path)
+    network = mi.networks.load(path)
+    program = mi.Program(network, network.inputs(x=4, y=6))
+    image = np.random.default_rng(0).random([1, 4, 6, 3], np.float32)
+    (wanted,) = onnxruntime.InferenceSession(path).run(None, {"image": np.moveaxis(image, -1, 1)})
+    np.testing.assert_allclose(program(image=image), wanted, 1e-5, 1e-5)
 
 
 def test_keras_through_tf2onnx(tmp_path):

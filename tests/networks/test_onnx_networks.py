@@ -118,14 +118,17 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize("layout", comparing.LAYOUTS)
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize("layout", ["split", "in turns", *(pytest.param(x, marks=SLOW) for x in ("whole", "uneven"))])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_networks(name, layout, tmp_path):
     build, sizes = NETWORKS[name]
     check(saved(build(), tmp_path), layout, sizes, gradients=False)
 
 
-@pytest.mark.parametrize("layout", ["whole", "uneven", "in turns"])
+@pytest.mark.parametrize("layout", ["uneven", *(pytest.param(x, marks=SLOW) for x in ("whole", "in turns"))])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_gradients(name, layout, tmp_path):
     build, sizes = NETWORKS[name]

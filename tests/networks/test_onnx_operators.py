@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from mtf_imaging.networks.onnx.registry import OPERATORS
-from tests.networks import comparing
 
 pytest.importorskip("onnxruntime")
 
@@ -218,9 +217,7 @@ CASES = {
 }
 # fmt: on
 OPSETS = (13, 17, 21)
-# Operators of shapes and settings that only newer opsets have.
 NO_GRADIENT = {"ArgMax", "ArgMin", "ArgMax last"}
-GRAPHS = {"Mul", "Conv", "Resize linear", "MaxPool"}
 
 
 def model_of(name):
@@ -249,7 +246,7 @@ def build_tensor(value):
     return numpy_helper.from_array(value)
 
 
-@pytest.mark.parametrize("layout", ["whole", "split", "in turns"])
+@pytest.mark.parametrize("layout", ["split", *(pytest.param(x, marks=pytest.mark.slow) for x in ("whole", "in turns"))])
 @pytest.mark.parametrize("name", CASES)
 def test_operators(name, layout, tmp_path):
     check(saved(model_of(name), tmp_path), layout, sizes={"batch": CASES[name]["shape"][0]},
@@ -258,4 +255,3 @@ def test_operators(name, layout, tmp_path):
 
 def test_every_operator_has_a_case():
     assert sorted({*OPERATORS} - {node[0] for spec in CASES.values() for node in spec["nodes"]}) == []
-    assert comparing.LAYOUTS.keys() >= {"whole", "split", "in turns"}

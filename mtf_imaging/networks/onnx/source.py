@@ -13,6 +13,7 @@ from mtf_imaging.networks import graph as graphs
 from mtf_imaging.networks.conversion import Weight, refuse
 from mtf_imaging.networks.graph import INPUT, VARIABLE, Graph, Node, Source
 from mtf_imaging.networks.network import Shape
+from mtf_imaging.networks.onnx.axes import input_channels, output_channels
 from mtf_imaging.networks.onnx.operators import OPERATORS
 from mtf_imaging.networks.onnx.registry import (
     Branch,
@@ -47,25 +48,6 @@ _PARAMETERS: dict[str, tuple[int, ...]] = {
 _STATISTICS = {("BatchNormalization", 3), ("BatchNormalization", 4)}
 _SCALED = {"Add", "Mul"}  # A single number in them is a constant, such as a factor or an epsilon.
 _REARRANGE = {"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
-# Operators whose second axis is the channels.
-_CHANNELS_FIRST = {
-    *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool"),
-    *("GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "MaxPool", "SpaceToDepth"),
-}
-# Operators after which the axes are others.
-_NEW_AXES = {
-    "ArgMax",
-    "ArgMin",
-    "Einsum",
-    "Flatten",
-    "Gemm",
-    "MatMul",
-    "Reshape",
-    "Shape",
-    "Size",
-    "Squeeze",
-    "Unsqueeze",
-}
 
 
 class _Missing:
@@ -94,7 +76,7 @@ class OnnxSource:
         self.title = title
         self._opset, self._network, self._inputs, self._export = opset, graph, list(inputs), export
         refuse(title, [*unknown_operators(graph.nodes)])
-        self._channels = {name: self._input_channels(name, len(shape)) for name, (shape, _) in inputs.items()}
+        self._channels = {name: input_channels(graph, name, len(shape)) for name, (shape, _) in inputs.items()}
         self.signature: dict[str, tuple[Shape, tf.DType]] = {
             key: (_moved(shape, self._channels[name]), tf.as_dtype(dtype))
             for key, (name, (shape, dtype)) in zip(input_names(self._inputs), inputs.items(), strict=True)
@@ -171,8 +153,8 @@ class OnnxSource:
         refuse(self.title, faults)
         outputs = {}
         for name in self._network.outputs:
-            value = values[name]
-            is_first = len(value.shape) == self._rank > 2 and self._output_channels(name) == 1
+            value, rank = values[name], len(values[name].shape)
+            is_first = rank == self._rank > 2 and output_channels(self._network, name, rank) == 1
             outputs[name] = channels_last(value) if is_first else value
         return outputs
 
@@ -195,37 +177,6 @@ class OnnxSource:
                     is_trained = (node.operator, slot) not in _STATISTICS
                     trained[name] = trained.get(name, True) and is_trained
         return trained
-
-    def _input_channels(self, name: str, rank: int) -> int:
-        """Returns the axis of an input's channels: 1, or the last one if the network transposes it first."""
-        if rank < 3:
-            return rank - 1
-        order, names = list(range(rank)), {name: list(range(rank))}
-        for node in self._network.nodes:
-            known = next((names[each] for each in node.inputs if each in names), None)
-            if known is None or node.operator in _NEW_AXES:
-                continue
-            if node.operator in _CHANNELS_FIRST:
-                return known[1]
-            if node.operator == "Transpose":
-                known = [known[i] for i in node.attributes.get("perm", order[::-1])]
-            names |= dict.fromkeys(node.outputs, known)
-        return 1
-
-    def _output_channels(self, name: str) -> int:
-        """Returns the axis of an output's channels: 1, or the last one if the network transposes it last."""
-        axis, producers = 1, {each: node for node in self._network.nodes for each in node.outputs}
-        orders = []
-        while name in producers and producers[name].operator not in (_CHANNELS_FIRST | _NEW_AXES):
-            node = producers[name]
-            if node.operator == "Transpose":
-                orders.append(node.attributes.get("perm"))
-            name = next((each for each in node.inputs if each in producers), "")
-        if name not in producers or producers[name].operator in _NEW_AXES:
-            return axis
-        for order in reversed(orders):
-            axis = list(order).index(axis)
-        return axis
 
 
 def _moved(shape: Sequence[int | None], channels: int) -> Shape:

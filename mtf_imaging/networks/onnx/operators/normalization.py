@@ -65,7 +65,10 @@ def _layer_norm(call: Call, x: Value, scale: Value, offset: Value | None = None)
     mean, variance = tf.nn.moments(x, [*range(axis, len(x.shape))], keepdims=True)
     inverse = tf.math.rsqrt(variance + call.get("epsilon", 1e-5))
     y = (x - mean) * inverse * scale
-    return [y if offset is None else y + offset, mean, inverse]
+    y = y if offset is None else y + offset
+    if axis == len(x.shape) - 1 and offset is not None:
+        (y,) = call.fused("NormalizedChannels", [x, scale, offset], [y], epsilon=call.get("epsilon", 1e-5))
+    return [y, mean, inverse]
 
 
 @operator("MeanVarianceNormalization")
