@@ -23,6 +23,8 @@ def case(operator, *inputs, shape=IMAGE, opset=None, outputs=1, **attributes):
     return {"nodes": [(operator, ("image", *inputs), outputs, attributes)], "shape": shape, "opset": opset}
 
 
+# After these operators, the last axis is the channels, unless an operator with channels follows.
+POOL = ("MaxPool", (0,), 1, {"kernel_shape": [1, 1]})
 # fmt: off
 CASES = {
     "Conv": case("Conv", weight(4, 3, 3, 3), weight(4), pads=[1, 1, 1, 1]),
@@ -67,8 +69,10 @@ CASES = {
     "InstanceNormalization 2d": case("InstanceNormalization", weight(3), weight(3), epsilon=1e-3),
     "GroupNormalization 18": case("GroupNormalization", weight(2), weight(2), num_groups=2, opset=18, shape=FOUR),
     "GroupNormalization 21": case("GroupNormalization", weight(4), weight(4), num_groups=2, opset=21, shape=FOUR),
-    "LayerNormalization": case("LayerNormalization", weight(7), weight(7), opset=17),
-    "LayerNormalization axes": case("LayerNormalization", weight(3, 6, 7), axis=1, opset=17),
+    "LayerNormalization": {"nodes": [("LayerNormalization", ("image", weight(7), weight(7)), 1, {}), POOL],
+                           "shape": IMAGE},
+    "LayerNormalization axes": {"nodes": [("LayerNormalization", ("image", weight(3, 6, 7)), 1, {"axis": 1}), POOL],
+                                "shape": IMAGE},
     "MeanVarianceNormalization": case("MeanVarianceNormalization"),
     "LpNormalization": case("LpNormalization", axis=1),
     "LpNormalization 1": case("LpNormalization", axis=2, p=1),
@@ -165,10 +169,11 @@ CASES = {
                      "opset": 13},
     "Gemm": case("Gemm", weight(4, 6), weight(4), transB=1, alpha=0.5, beta=2.0, shape=VECTOR),
     "Gemm transposed": case("Gemm", weight(3, 4), transA=1, shape=VECTOR),
-    "MatMul": case("MatMul", weight(7, 5)),
-    "MatMul vector": case("MatMul", weight(7)),
-    "MatMul batch": {"nodes": [("Transpose", ("image",), 1, {"perm": [0, 1, 3, 2]}), ("MatMul", ("image", 0), 1, {})],
-                     "shape": IMAGE},
+    "MatMul": {"nodes": [("MatMul", ("image", weight(7, 5)), 1, {}), POOL], "shape": IMAGE},
+    "MatMul vector": {"nodes": [("MatMul", ("image", weight(7)), 1, {}), ("Unsqueeze", (0, ints(3)), 1, {}),
+                                ("MaxPool", (1,), 1, {"kernel_shape": [1, 1]})], "shape": IMAGE},
+    "MatMul batch": {"nodes": [("Transpose", ("image",), 1, {"perm": [0, 1, 3, 2]}), ("MatMul", ("image", 0), 1, {}),
+                               ("MaxPool", (1,), 1, {"kernel_shape": [1, 1]})], "shape": IMAGE},
     "Einsum": case("Einsum", weight(3, 5), equation="bcxy,cd->bdxy"),
     "Flatten": {"nodes": [("Flatten", ("image",), 1, {}), ("Gemm", (0, weight(126, 4)), 1, {})], "shape": IMAGE},
     "Flatten axis": case("Flatten", axis=2),
@@ -246,7 +251,8 @@ def build_tensor(value):
     return numpy_helper.from_array(value)
 
 
-@pytest.mark.parametrize("layout", ["split", *(pytest.param(x, marks=pytest.mark.slow) for x in ("whole", "in turns"))])
+@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.parametrize("layout", ["whole", "split", "in turns"])
 @pytest.mark.parametrize("name", CASES)
 def test_operators(name, layout, tmp_path):
     check(saved(model_of(name), tmp_path), layout, sizes={"batch": CASES[name]["shape"][0]},

@@ -5,7 +5,7 @@ Exporters of TensorFlow keep channels last outside, and transpose to the channel
 
 from mtf_imaging.networks.onnx.registry import Branch
 
-# Operators whose second axis is the channels, and those whose last axis is.
+# Operators whose second axis is the channels, and those that write channels to the last axis.
 _FIRST = {
     *("AveragePool", "BatchNormalization", "Conv", "ConvTranspose", "DepthToSpace", "GlobalAveragePool"),
     *("GlobalMaxPool", "GroupNormalization", "InstanceNormalization", "MaxPool", "SpaceToDepth"),
@@ -30,8 +30,8 @@ def input_channels(graph: Branch, name: str, rank: int) -> int:
         own = next((axes[each] for each in node.inputs if each in axes), None)
         if own is None or node.operator in _OTHERS:
             continue
-        if node.operator in _FIRST | _LAST:
-            return own[1 if node.operator in _FIRST else -1]
+        if node.operator in _FIRST:
+            return own[1]
         if node.operator == "Transpose":
             own = tuple(own[i] for i in node.attributes.get("perm", range(rank)[::-1]))
         axes |= dict.fromkeys(node.outputs, own)
