@@ -2,5 +2,6 @@
 
 from mtf_imaging.networks.loading import load
 from mtf_imaging.networks.network import Network
+from mtf_imaging.networks.task import NetworkTask, task
 
-__all__ = ["Network", "load"]
+__all__ = ["Network", "NetworkTask", "load", "task"]

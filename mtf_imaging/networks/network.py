@@ -63,6 +63,11 @@ class Network:
         """The names of the variables."""
         return tuple(name for name, each in self._source.weights.items() if each.dtype.is_floating)
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return tuple(self._source.signature)
+
     def inputs(self, batch: int | None = None, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
         """Returns the inputs of a `Program`.
 

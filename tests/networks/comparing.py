@@ -2,6 +2,7 @@
 
 import zlib
 
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -15,6 +16,13 @@ LAYOUTS = {
     "in turns": {"mesh_shape": "slabs:3", "layout": "x:slabs", "sequential": "slabs"},
 }
 TOLERANCES = {"float32": 1e-5, "float64": 1e-9}
+
+
+def use_dtype(dtype):
+    """Makes Keras build models in a dtype, with the names that a new process gives layers."""
+    keras.utils.clear_session()
+    keras.config.set_floatx(dtype)
+    keras.config.set_dtype_policy(dtype)  # which Keras otherwise remembers from the model before
 
 
 def arrays(specs, seed=""):

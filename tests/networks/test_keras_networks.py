@@ -16,12 +16,11 @@ ONLY_FLOAT32 = {"unet"}
 @pytest.fixture(autouse=True)
 def default_dtype():
     yield
-    keras.config.set_floatx("float32")
-    keras.utils.clear_session()
+    comparing.use_dtype("float32")
 
 
 def built(name, dtype="float32"):
-    keras.config.set_floatx(dtype)
+    comparing.use_dtype(dtype)
     build, sizes = NETWORKS[name]
     model = build()
     comparing.randomize(model.variables)
@@ -74,3 +73,44 @@ def test_training_and_export(layout):
     for mine, theirs in zip(ours.variables, model.variables, strict=True):
         np.testing.assert_allclose(mine.numpy(), theirs.numpy(), 1e-7, 1e-9)
     np.testing.assert_allclose(ours.predict(images[0], verbose=0), model.predict(images[0], verbose=0), 1e-9)
+
+
+def test_a_task_is_trained(tmp_path):
+    """`mi.jobs.train` trains a network under a layout as without one, and frozen weights stay."""
+    model, _ = built("unet")
+    network = mi.networks.load(model)
+
+    def loss(outputs, labels):
+        return mi.ops.weighted_cross_entropy(mi.mtf.log(outputs + 1e-6), labels, outputs.shape.dims[-1])
+
+    class Data:
+        def sizes(self, data_dir):
+            return (8, 6, 4)
+
+        def batches(self, data_dir, *, batch_size, sizes, seed, start_step):
+            rng = np.random.default_rng(start_step)
+            while True:
+                image = rng.standard_normal((batch_size, *sizes, 1)).astype(np.float32)
+                yield {"image": image, "labels": (image[..., 0] > 0).astype(np.int32)}
+
+    before = {v.path: v.numpy() for v in model.variables}
+    results = {}
+    for name, layout in {"whole": "", "split": "x:rows,y:cols"}.items():
+        mi.jobs.train(
+            task=mi.networks.task(network, loss),
+            data=mi.jobs.TrainingData(str(tmp_path), Data()),
+            model_dir=str(tmp_path / name),
+            batch_size=2,
+            num_steps=3,
+            optimizer=mi.training.optimizers.SGD(0.01),
+            frozen="conv3d/*",
+            layout=mi.Layout.parse("rows:2,cols:2", layout),
+            progress=False,
+        )
+        program = mi.Program(network, network.inputs(x=8, y=6, z=4))
+        assert mi.training.restoring.restore_run(str(tmp_path / name), program) == 3
+        results[name] = {key: variable.numpy() for key, variable in program.variables.items()}
+    for key, value in results["whole"].items():
+        np.testing.assert_allclose(results["split"][key], value, 1e-3, 1e-4)
+        is_equal = np.array_equal(value, before[key])
+        assert is_equal == (key.startswith("conv3d/")), key

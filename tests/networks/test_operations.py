@@ -101,10 +101,9 @@ def model_of(layer, shape, number=1):
 @pytest.fixture(autouse=True)
 def dtype(request):
     name = getattr(request.node, "callspec", None) and request.node.callspec.params.get("name")
-    keras.config.set_floatx("float32" if name in FLOAT32 else "float64")
+    comparing.use_dtype("float32" if name in FLOAT32 else "float64")
     yield
-    keras.config.set_floatx("float32")
-    keras.utils.clear_session()
+    comparing.use_dtype("float32")
 
 
 @pytest.mark.parametrize("layout", comparing.LAYOUTS)
@@ -275,7 +274,7 @@ ELSEWHERE = {
 
 
 def test_every_operation_has_a_case():
-    keras.config.set_floatx("float32")
+    comparing.use_dtype("float32")
     found = set()
     for name in LAYERS:
         layer, shape = LAYERS[name]
