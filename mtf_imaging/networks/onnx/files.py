@@ -189,4 +189,4 @@ class _Reader:
                 "with the shapes of its inputs."
             )
         dtype = self._onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
-        return [dim.dim_value if dim.HasField("dim_value") else None for dim in tensor.shape.dim], dtype
+        return [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim], dtype
