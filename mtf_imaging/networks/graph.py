@@ -10,6 +10,7 @@ import tensorflow as tf
 from mtf_imaging.engine.compat import function_graph
 
 CONSTANT, INPUT, VARIABLE = "Const", "Input", "Variable"
+BATCH_NORM = "BatchNormInTraining"  # not an operation of TensorFlow; see `idioms`
 CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
@@ -99,6 +100,18 @@ def read(
     sources = add(operations if updates else _upstream(operations, outputs.values()), "", {})
     found = {name: sources[tensor.name] for name, tensor in outputs.items()}
     return Graph(_needed(nodes, found, updates), found)
+
+
+def ordered(nodes: Iterable[Node], outputs: Mapping[str, Source]) -> Graph:
+    """Returns the graph of some nodes, each after its inputs and otherwise in the given order."""
+    waiting: list[Node] = []
+    placed: dict[str, Node] = {}
+    for node in _needed({node.name: node for node in nodes}, outputs, True):
+        waiting.append(node)
+        while ready := next((each for each in waiting if all(name in placed for name, _ in each.inputs)), None):
+            waiting.remove(ready)
+            placed[ready.name] = ready
+    return Graph(tuple(placed.values()), outputs)
 
 
 def _upstream(operations: Iterable[tf.Operation], outputs: Iterable[tf.Tensor]) -> list[tf.Operation]:

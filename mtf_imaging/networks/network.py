@@ -11,6 +11,7 @@ from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.networks.conversion import Weight, convert, refuse, unknown_operations
 from mtf_imaging.networks.graph import Graph
+from mtf_imaging.networks.idioms import fused
 
 _SPATIAL = ("x", "y", "z")
 _BATCH, _CHANNELS = "batch", "channels"
@@ -175,7 +176,7 @@ class Network:
         key = (training, *shapes.items())
         if key not in self._graphs:
             with tf.init_scope():
-                self._graphs[key] = self._source.trace(shapes, training)
+                self._graphs[key] = fused(self._source.trace(shapes, training), self._source.weights)
         return self._graphs[key]
 
 

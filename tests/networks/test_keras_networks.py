@@ -114,3 +114,17 @@ def test_a_task_is_trained(tmp_path):
         np.testing.assert_allclose(results["split"][key], value, 1e-3, 1e-4)
         is_equal = np.array_equal(value, before[key])
         assert is_equal == (key.startswith("conv3d/")), key
+
+
+@pytest.mark.parametrize("name", ["unet", "residual", "siamese"])
+def test_batch_norms_in_training_are_one_operation(name):
+    model, sizes = built(name)
+    network = mi.networks.load(model)
+    shapes = {
+        key: tuple(int(dim.split(":")[1]) for dim in shape.split(","))
+        for key, (shape, _) in network.inputs(batch=2, **sizes).items()
+    }
+    operations = network.graph(shapes, training=True).operations
+    norms = sum("moving_mean" in variable.path for variable in model.variables)
+    assert len(operations["BatchNormInTraining"]) == norms * len(shapes)
+    assert not {"Mean", "SquaredDifference", "Rsqrt"} & {*operations}

@@ -265,7 +265,7 @@ def test_functions(name, layout):
 # Other names of operations in the table, which only graphs of earlier releases of TensorFlow contain; operations of
 # random layers; and those that tracing with sizes replaces by constants, which files contain.
 ELSEWHERE = {
-    *("OnesLike", "Shape", "Size", "StatelessRandomGetKeyCounter", "StatelessRandomNormalV2"),
+    *("BatchNormInTraining", "OnesLike", "Shape", "Size", "StatelessRandomGetKeyCounter", "StatelessRandomNormalV2"),
     *("StatelessRandomUniformV2", "ZerosLike"),
     *("Add", "AvgPool3D", "BatchMatMul", "BatchMatMulV3", "BiasAddV1", "Div", "FusedBatchNorm", "FusedBatchNormV2"),
     *("PlaceholderWithDefault", "PreventGradient", "RandomStandardNormal", "RandomUniform", "Rank", "Snapshot"),

@@ -10,8 +10,9 @@ from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.norm.normalization import Normalize, Sharing
 from mtf_imaging.networks.array import Array
+from mtf_imaging.networks.graph import BATCH_NORM
 from mtf_imaging.networks.operations.registry import Call, operation, spatial_axes
-from mtf_imaging.networks.values import Value, elementwise, named, reshaped, transposed
+from mtf_imaging.networks.values import Unnamed, Value, as_array, elementwise, named, reshaped, transposed
 
 _JOINED = "joined"  # a name that no layout rule mentions, because a softmax needs all channels at once
 
@@ -33,25 +34,49 @@ def _log_softmax(call: Call, x: Array) -> Array:
     return Array(mtf.log_softmax(y.tensor, y.axes[-1][0]), y.axes)
 
 
+def _normalized(
+    call: Call, x: Array, scale: Value, offset: Value, channels: int
+) -> tuple[Array | Unnamed, Array, Array]:
+    """Returns a batch norm by the statistics of the batch, the mean and the (biased) variance.
+
+    Args:
+      call: the node.
+      x: the input.
+      scale, offset: a number for each channel.
+      channels: the axis of the channels.
+    """
+    rank = len(x.sizes)
+    order = [*(i for i in range(rank) if i != channels), channels]
+    image = as_array(transposed(x, order)).single(rank - 1, name="channels")
+    last = image.axes[-1]
+    gamma, beta = (named(call.mesh, value, [last]).tensor for value in (scale, offset))
+    norm = Normalize("batch_norm", image.laid(), gamma, beta, Sharing(), call.get("epsilon"), call.node.name)
+    y, mean, variance = norm.outputs
+    whole = transposed(Array(y, image.axes), [int(i) for i in np.argsort(order)])
+    return whole, Array(mean, [last]), Array(variance, [last])
+
+
+@operation(BATCH_NORM, ours="mi.ops.batch_norm", is_pure=False)
+def _batch_norm_in_training(call: Call, x: Array, offset: Value, scale: Value | None = None) -> tuple[Any, ...]:
+    if scale is None:
+        scale = np.ones(x.sizes[-1], x.dtype.as_numpy_dtype)
+    return _normalized(call, x, scale, offset, len(x.sizes) - 1)
+
+
 @operation("FusedBatchNorm", "FusedBatchNormV2", "FusedBatchNormV3", ours="mi.ops.batch_norm", is_pure=False)
 def _batch_norm(call: Call, x: Array, scale: Value, offset: Value, mean: Value, variance: Value) -> tuple[Any, ...]:
     """Returns the result, the moving mean, the moving variance, and outputs that only TensorFlow's gradient needs."""
-    spatial, at = spatial_axes(call, len(x.sizes))
+    _, at = spatial_axes(call, len(x.sizes))
     epsilon, factor = call.get("epsilon"), call.get("exponential_avg_factor", 1.0)
     if call.get("is_training"):
-        order = [0, *spatial, at]
-        image = transposed(x, order).single(len(order) - 1, name="channels")  # type: ignore[union-attr]
-        channels = image.axes[-1]
-        gamma, beta = (named(call.mesh, value, [channels]).tensor for value in (scale, offset))
-        outputs = Normalize("batch_norm", image.laid(), gamma, beta, Sharing(), epsilon, call.node.name).outputs
+        y, batch_mean, batch_variance = _normalized(call, x, scale, offset, at)
         count = math.prod(x.sizes) // x.sizes[at]
-        axes = [image.axes[0], *image.axes[1:]]
-        y = transposed(Array(outputs[0], axes), [int(i) for i in np.argsort(order)])
-        new: list[Value] = [Array(outputs[1], [channels]), Array(outputs[2] * (count / max(count - 1, 1)), [channels])]
+        unbiased = Array(batch_variance.tensor * (count / max(count - 1, 1)), batch_variance.axes)
+        new: list[Value] = [batch_mean, unbiased]
         if factor != 1:
             new = [
                 elementwise(lambda old, new: old * (1 - factor) + new * factor, old, value)
-                for old, value in zip((mean, variance), new)
+                for old, value in zip((mean, variance), new, strict=True)
             ]
         return (y, *new, mean, variance, np.zeros(0, np.float32))
 
