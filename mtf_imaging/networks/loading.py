@@ -12,14 +12,18 @@ from mtf_imaging.training.keras.layers import is_model
 
 
 def load(model: Any, signature: Signature | None = None) -> Network:
-    """Loads a network of Keras or TensorFlow.
+    """Loads a network of Keras, TensorFlow or ONNX.
+
+    An ONNX file has channels first. Its inputs and outputs here have channels last, as those of all other networks:
+    `[batch, x, y, z, channels]`.
 
     A file runs no code of its own: Lambda layers with Python code are refused, SavedModels are read and not loaded, and
     values outside a file are not read.
 
     Args:
       model: a Keras model (Keras 3 with the TensorFlow backend, or `tf_keras`), a `tf.function`, or the path of a
-        `.keras` or `.h5` file, of a SavedModel's folder or of a frozen graph (`.pb`).
+        `.keras` or `.h5` file, of a SavedModel's folder, of a frozen graph (`.pb`) or of an ONNX file (`.onnx`, which
+        needs the package `onnx`).
       signature: a `tf.TensorSpec` for each input, with None for free sizes. Only a `tf.function` without an input
         signature and a Keras model of an own class need it.
 
@@ -29,7 +33,8 @@ def load(model: Any, signature: Signature | None = None) -> Network:
     Raises:
       ConfigError: `model` is something else, or its inputs are not known.
       CheckpointError: the file is damaged, or refers to other files.
-      DataError: there is no such file.
+      DataError: there is no such file, or an ONNX file is damaged or refers to files outside its folder.
+      NotSupportedError: operators of an ONNX file are unknown. The error lists all of them.
     """
     if isinstance(model, str | Path):
         path = Path(model)
