@@ -12,7 +12,19 @@ _FIRST = {
 }
 _LAST = {"LayerNormalization", "MatMul"}
 # Operators after which the axes are others.
-_OTHERS = {"ArgMax", "ArgMin", "Einsum", "Flatten", "Gemm", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"}
+_OTHERS = {
+    "ArgMax",
+    "ArgMin",
+    "Einsum",
+    "Flatten",
+    "Gather",
+    "Gemm",
+    "Reshape",
+    "Shape",
+    "Size",
+    "Squeeze",
+    "Unsqueeze",
+}
 
 
 def input_channels(graph: Branch, name: str, rank: int) -> int:
@@ -31,9 +43,10 @@ def input_channels(graph: Branch, name: str, rank: int) -> int:
         if own is None or node.operator in _OTHERS:
             continue
         if node.operator in _FIRST:
-            return own[1]
+            return own[1] if len(own) > 1 else 1
         if node.operator == "Transpose":
-            own = tuple(own[i] for i in node.attributes.get("perm", range(rank)[::-1]))
+            order = node.attributes.get("perm", range(rank)[::-1])
+            own = tuple(own[i] for i in order if i in range(len(own)))
         axes |= dict.fromkeys(node.outputs, own)
     return 1
 
@@ -57,5 +70,5 @@ def output_channels(graph: Branch, name: str, rank: int) -> int:
         return 1
     axis = 1 if producers[name].operator in _FIRST else rank - 1
     for order in reversed(orders):
-        axis = order.index(axis)
+        axis = order.index(axis) if axis in order else axis
     return axis

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError, DataError, NotSupportedError, reason
 from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
@@ -113,6 +114,7 @@ class _Reader:
             tensor.raw_data = self._external(where, tensor)
             del tensor.external_data[:]
             tensor.data_location = 0
+        self._dtype(where, tensor.data_type)
         try:
             value = np.asarray(self._onnx.numpy_helper.to_array(tensor))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
@@ -132,7 +134,7 @@ class _Reader:
                 f"{where} is in '{entries.get('location', '')}', which is not a file in the folder {self._folder}. "
                 "Fix: copy the network with its files into one folder."
             )
-        size = self._size(where, tensor)
+        size = math.prod(tensor.dims) * self._dtype(where, tensor.data_type).itemsize
         try:
             offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
         except ValueError as error:
@@ -146,12 +148,17 @@ class _Reader:
             stream.seek(offset)
             return stream.read(length)
 
-    def _size(self, where: str, tensor: Any) -> int:
+    def _dtype(self, where: str, number: int) -> np.dtype:
+        """Returns the dtype with a number in ONNX."""
         try:
-            dtype = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(tensor.data_type))
-        except (KeyError, ValueError) as error:
-            raise DataError(f"{where} has the unknown type {tensor.data_type}.") from error
-        return math.prod(tensor.dims) * dtype.itemsize
+            dtype = np.dtype(self._onnx.helper.tensor_dtype_to_np_dtype(number))
+            tf.as_dtype(dtype)
+        except (KeyError, ValueError, TypeError) as error:
+            raise DataError(
+                f"{where} has the data type {number} of ONNX, which TensorFlow does not have. Fix: export the network "
+                "in float32."
+            ) from error
+        return dtype
 
     def graph(self, proto: Any) -> Branch:
         """Returns a graph with its tensors as NumPy arrays; the nodes of constants become constants."""
@@ -188,5 +195,5 @@ class _Reader:
                 f"{self._path}: the number of axes of the input '{value.name}' is unknown. Fix: export the network "
                 "with the shapes of its inputs."
             )
-        dtype = self._onnx.helper.tensor_dtype_to_np_dtype(tensor.elem_type)
+        dtype = self._dtype(f"{self._path}: the input '{value.name}'", tensor.elem_type)
         return [dim.dim_value if dim.dim_value > 0 else None for dim in tensor.shape.dim], dtype

@@ -5,7 +5,7 @@ array if it does not depend on the inputs and weights. Tensors have the axes of 
 """
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,8 @@ from mtf_imaging.errors import NotSupportedError
 
 Value = Any  # a tf.Tensor, or an np.ndarray
 Function = Callable[..., Any]
+
+_LONGEST = 2**20  # voxels along an axis, in a window or in a padding
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,6 +111,12 @@ class Call:
     def ints(self, value: Value, what: str) -> list[int]:
         """Returns an input that must not depend on the values of tensors, as a list of ints."""
         return [int(n) for n in np.ravel(self.numbers(value, what))]
+
+    def check_lengths(self, lengths: Iterable[int]) -> None:
+        """Checks that numbers of voxels are not absurd, so that a damaged file does not fill the memory."""
+        longest = max(map(abs, lengths), default=0)
+        if longest > _LONGEST:
+            raise self.refuse(f"has a length of {longest}, and the limit is {_LONGEST}", "export the network again")
 
     def axes(self, value: Value | None, default: Sequence[int]) -> list[int]:
         """Returns axes that are a setting in older opsets, and an input in newer ones."""

@@ -28,6 +28,11 @@ from mtf_imaging.networks.onnx.registry import (
 from mtf_imaging.networks.sources import input_names, unused_name
 
 _LARGEST_CONSTANT = 2**27  # elements
+# What TensorFlow and NumPy raise if settings or sizes do not fit.
+_FAULTS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, MemoryError),
+    tf.errors.OpError,
+)
 
 # {operator: positions of the inputs that are trained if they are constants in the file}
 _PARAMETERS: dict[str, tuple[int, ...]] = {
@@ -150,7 +155,8 @@ class OnnxSource:
             self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates, faults
         )
         run.nodes(self._network.nodes, values)
-        refuse(self.title, faults)
+        missing = [name for name in self._network.outputs if name not in values]
+        refuse(self.title, [*faults, *(f"the output '{name}' of its node is not computed here" for name in missing)])
         outputs = {}
         for name in self._network.outputs:
             value, rank = values[name], len(values[name].shape)
@@ -217,7 +223,7 @@ class _Run:
                 continue
             try:
                 results = self._branch(node, inputs, values) if node.operator == "If" else self._results(node, inputs)
-            except (ValueError, TypeError, KeyError, IndexError, AttributeError, tf.errors.OpError) as error:
+            except _FAULTS as error:
                 text = reason(error)
                 self._faults.append(text if node.name in text else f"{node}: {text}")
                 continue

@@ -19,6 +19,7 @@ def resampled(call: Call, x: Value, lines: Mapping[int, Resampling]) -> tf.Tenso
       x: the tensor.
       lines: {axis: its matrix}.
     """
+    call.check_lengths(line.outputs for line in lines.values())
     y = tf.identity(x)
     for axis, line in lines.items():
         taps = line.taps()

@@ -116,6 +116,7 @@ def _slice(
             length[axis] = len(chosen)
             x = tf.slice(x, begin, length)
         else:
+            call.check_lengths([len(chosen)])
             x = tf.gather(x, np.array(chosen, np.int64), axis=axis)
     return x if isinstance(x, tf.Tensor) else tf.identity(x)
 
@@ -129,6 +130,7 @@ def _gather(call: Call, x: Value, indices: Value) -> tf.Tensor:
 @operator("Pad")
 def _pad(call: Call, x: Value, pads: Value, value: Value | None = None, axes: Value | None = None) -> tf.Tensor:
     mode, given = call.get("mode", "constant"), call.ints(pads, "paddings")
+    call.check_lengths(given)
     chosen = [i % len(x.shape) for i in (range(len(x.shape)) if axes is None else call.ints(axes, "axes"))]
     pairs = dict(zip(chosen, zip(given[: len(chosen)], given[len(chosen) :], strict=True), strict=True))
     crops = [(max(-a, 0), max(-b, 0)) for a, b in (pairs.get(i, (0, 0)) for i in range(len(x.shape)))]

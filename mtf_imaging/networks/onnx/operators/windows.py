@@ -59,6 +59,7 @@ def _windows(call: Call, shape: Sequence[int], kernel: Sequence[int]) -> _Window
     else:
         given = call.get("pads", [0] * 2 * n) if mode == "NOTSET" else [0] * 2 * n
         pads = list(zip(given[:n], given[n:], strict=True))
+    call.check_lengths([*kernel, *strides, *dilations, *itertools.chain(*pads)])
     return _Windows(list(kernel), list(strides), list(dilations), pads)
 
 
