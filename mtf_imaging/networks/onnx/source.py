@@ -175,7 +175,7 @@ class OnnxSource:
             for slot in _PARAMETERS.get(node.operator, ()):
                 name = node.inputs[slot] if slot < len(node.inputs) else ""
                 while name in producers and producers[name].operator in _REARRANGE:
-                    name = producers[name].inputs[0]
+                    name = next(iter(producers[name].inputs), "")
                 value = self._network.constants.get(name)
                 if value is None or not tf.as_dtype(value.dtype).is_floating:
                     continue

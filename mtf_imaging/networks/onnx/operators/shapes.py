@@ -90,7 +90,7 @@ def _concat(call: Call, *inputs: Value) -> tf.Tensor:
 
 @operator("Split")
 def _split(call: Call, x: Value, split: Value | None = None) -> Sequence[tf.Tensor]:
-    axis, number = call.get("axis", 0), call.get("num_outputs", len(call.node.outputs))
+    axis, number = call.get("axis", 0), len(call.node.outputs)
     size = sizes(x)[axis]
     part = -(-size // number)
     parts = [min(part, size - i * part) for i in range(number)] if split is None else call.ints(split, "sizes")

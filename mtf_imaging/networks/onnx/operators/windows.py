@@ -13,6 +13,8 @@ from mtf_imaging.engine.ops.resize.taps import Resampling, Taps
 from mtf_imaging.networks.onnx.operators.resizing import resampled
 from mtf_imaging.networks.onnx.registry import Call, Value, channels_first, channels_last, operator, sizes
 
+_MOST_TAPS = 1000  # of dilated pools, each of which is an operation
+
 
 @dataclasses.dataclass(frozen=True)
 class _Windows:
@@ -183,8 +185,12 @@ def _pooled(call: Call, kind: str, image: tf.Tensor, y: tf.Tensor, windows: _Win
     return call.fused(name, [image], [y], **windows.attributes())[0]
 
 
-def _taps(padded: tf.Tensor, windows: _Windows) -> list[tf.Tensor]:
+def _taps(call: Call, padded: tf.Tensor, windows: _Windows) -> list[tf.Tensor]:
     """Returns the image of each tap of dilated windows."""
+    if math.prod(windows.kernel) > _MOST_TAPS:
+        raise call.refuse(
+            f"has dilated windows of {windows.kernel}, and the limit is {_MOST_TAPS} voxels", "pool twice"
+        )
     counts = [
         (size - e) // s + 1 for size, e, s in zip(sizes(padded)[1:-1], windows.extents, windows.strides, strict=True)
     ]
@@ -203,7 +209,7 @@ def _max_pool(call: Call, x: Value) -> tf.Tensor:
     windows = _ceiled(windows, shape) if call.get("ceil_mode", 0) else windows
     padded = _padded(image, windows.pads, tf.as_dtype(x.dtype).min)
     if max(windows.dilations) > 1:
-        first, *rest = _taps(padded, windows)
+        first, *rest = _taps(call, padded, windows)
         for tap in rest:
             first = tf.maximum(first, tap)
         return channels_first(first)
@@ -233,6 +239,6 @@ def _average_pool(call: Call, x: Value) -> tf.Tensor:
         inside = ((places >= 0) & (places < size)).sum(1)
         counts = counts * inside.reshape([-1 if j == i else 1 for j in range(len(image.shape))]).astype(counts.dtype)
     if max(windows.dilations) > 1:
-        return channels_first(tf.add_n(_taps(padded, windows)) / counts)
+        return channels_first(tf.add_n(_taps(call, padded, windows)) / counts)
     y = tf.nn.pool(padded, windows.kernel, "AVG", windows.strides) * (math.prod(windows.kernel) / counts)
     return channels_first(_pooled(call, "AvgPool", image, y, windows))
