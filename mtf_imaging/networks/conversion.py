@@ -24,6 +24,7 @@ _UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
     "AssignSubVariableOp": mtf.sub,
 }
 _READS = {"ReadVariableOp"}
+_BRANCHES = {"Switch", "Merge"}
 _TAKE_INTERLEAVED = {"Identity", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "BatchToSpaceND"}
 _LARGEST_CONSTANT = 2**27  # elements
 
@@ -52,6 +53,10 @@ class _Handle:
 
     def __init__(self, weight: Weight) -> None:
         self.weight = weight
+
+
+class _Dead:
+    """The value on the side of a Switch that is not taken."""
 
 
 class _Missing:
@@ -140,7 +145,7 @@ class State:
 
 def unknown_operations(graph: Graph) -> list[str]:
     """Returns a line for each operation of a graph that has no conversion."""
-    known = {*OPERATIONS, *CONSTANT_ONLY, *_UPDATES, *_READS, *_IGNORED, CONSTANT, INPUT, VARIABLE}
+    known = {*OPERATIONS, *CONSTANT_ONLY, *_UPDATES, *_READS, *_BRANCHES, *_IGNORED, CONSTANT, INPUT, VARIABLE}
     return [
         f"{name} {', '.join(map(repr, nodes[:3]))}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''} is unknown"
         for name, nodes in graph.operations.items()
@@ -195,6 +200,9 @@ def convert(
         if any(isinstance(value, _Missing) for value in inputs):
             values[node.name] = _Missing()
             continue
+        if any(isinstance(value, _Dead) for value in inputs) and node.operation != "Merge":
+            values[node.name] = _Dead()
+            continue
         try:
             values[node.name] = _value(node, inputs, state, mesh, spatial, tensors, weights)
         except ValueError as error:
@@ -231,6 +239,8 @@ def _value(
         if update and not isinstance(current, Seed):
             value = elementwise(update, current, value)
         return state.assign(weight, value)
+    if node.operation in _BRANCHES:
+        return _branch(Call(node, mesh, spatial, state), inputs)
     entry = OPERATIONS.get(node.operation)
     if entry is None and node.operation not in CONSTANT_ONLY:
         return _Missing()
@@ -244,6 +254,18 @@ def _value(
     if entry is None:
         raise call.refuse("depends on the values of a tensor", "compute it from shapes or constants")
     return entry.convert(call, *inputs)
+
+
+def _branch(call: Call, inputs: list[Any]) -> tuple[Any, ...]:
+    """Returns the outputs of a Switch or a Merge of TensorFlow 1, whose condition must be constant."""
+    if call.node.operation == "Switch":
+        value, condition = inputs
+        is_true = bool(call.numbers(condition, "conditions"))
+        return (_Dead(), value) if is_true else (value, _Dead())
+    alive = [i for i, value in enumerate(inputs) if not isinstance(value, _Dead)]
+    if len(alive) != 1:
+        raise call.refuse("is a loop, or joins no branch that is taken", "write the network without it")
+    return inputs[alive[0]], np.array(alive[0], np.int32)
 
 
 def _folded(call: Call, inputs: list[np.ndarray]) -> Any:

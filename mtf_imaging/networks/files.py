@@ -3,7 +3,7 @@
 import functools
 import importlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,9 @@ from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
 
 from mtf_imaging.errors import CheckpointError, ConfigError, DataError, reason
 from mtf_imaging.networks.conversion import Weight
-from mtf_imaging.networks.graph import CALLS, VARIABLE, Node
-from mtf_imaging.networks.sources import GraphSource, unused_name
+from mtf_imaging.networks.graph import CALLS, VARIABLE, Node, upstream
+from mtf_imaging.networks.sources import PLACEHOLDERS, GraphSource, is_flag, unused_name
+from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.weight_files.keras_file import KerasFile
 
 _SIGNATURE = "serving_default"
@@ -23,7 +24,6 @@ _VALUE = "VARIABLE_VALUE"
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # where a checkpoint describes its objects
 _VARIABLES = ("VarHandleOp", "VariableV2", "Variable")
 _READ = re.compile(r"(/ReadVariableOp(_\d+)?)?(/resource)?$")  # what freezing appends to the name of a layer
-_SINKS = {"Const", "NoOp", "Assert", "Placeholder"}
 
 
 def keras_model(path: Path) -> Any:
@@ -45,10 +45,14 @@ def keras_model(path: Path) -> Any:
         ) from error
 
 
-def frozen_graph(path: Path) -> GraphSource:
-    """Returns the network in a frozen graph, whose inputs are its placeholders, and whose outputs nothing uses.
+def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:
+    """Returns the network in a frozen graph, whose inputs are its placeholders.
 
     The constants that a frozen graph reads like variables become variables.
+
+    Args:
+      path: the file.
+      names: names of the nodes that are outputs; None for those that nothing uses.
     """
     _check_exists(path)
     definition = tf.compat.v1.GraphDef()
@@ -59,8 +63,21 @@ def frozen_graph(path: Path) -> GraphSource:
     graph = _imported(path, definition)
     operations = graph.get_operations()
     used = {tensor.op.name for op in operations for tensor in op.inputs}
-    outputs = {op.name: op.outputs[0] for op in operations
-               if op.outputs and op.type not in _SINKS and op.name not in used}  # fmt: skip
+    known = {op.name: op for op in operations if op.outputs}
+    for name in names or ():
+        if name not in known:
+            raise ConfigError(
+                f"outputs: {path} has no node '{name}'.{did_you_mean(name, known)} Fix: use the name of a node.",
+                ["outputs"],
+            )
+    sinks = [op for name, op in known.items() if name not in used and not _is_input(op)]
+    sources = {
+        op.name: upstream(operations, op.outputs, _is_input)
+        for op in ([known[name] for name in names] if names else sinks)
+    }
+    # Sinks that depend on no input are left over from training.
+    outputs = {name: known[name].outputs[0] for name, own in sources.items() if any(map(_is_input, own))}
+    inputs = {op.name: op.outputs[0] for own in sources.values() for op in own if _is_input(op)}
     read = {op.inputs[0].op.name for op in operations if op.type == "Identity"}
     statistics = {
         source.op.inputs[0].op.name
@@ -79,10 +96,15 @@ def frozen_graph(path: Path) -> GraphSource:
                 name, value.shape, op.outputs[0].dtype, is_trained, functools.partial(np.asarray, value)
             )
             leaves[op.name] = Node(op.name, VARIABLE, attributes={"is_value": True}, value=name)
-    inputs = {op.name: op.outputs[0] for op in operations if op.type == "Placeholder"}
     if not inputs or not outputs:
         raise CheckpointError(f"{path}: this graph has no {'outputs' if inputs else 'placeholders'}.")
     return GraphSource(f"graph '{path.name}'", graph, inputs, outputs, weights, lambda op: leaves.get(op.name))
+
+
+def _is_input(op: tf.Operation) -> bool:
+    """Returns whether an operation of a frozen graph is an input, perhaps with a pipeline as its default."""
+    is_fed = op.type == "Placeholder" or (op.type in PLACEHOLDERS and op.inputs[0].op.type != "Const")
+    return is_fed and not is_flag(op)
 
 
 def saved_model(path: Path) -> GraphSource:

@@ -97,7 +97,7 @@ def read(
         return sources
 
     operations = graph.get_operations()
-    sources = add(operations if updates else _upstream(operations, outputs.values()), "", {})
+    sources = add(operations if updates else upstream(operations, outputs.values()), "", {})
     found = {name: sources[tensor.name] for name, tensor in outputs.items()}
     return Graph(_needed(nodes, found, updates), found)
 
@@ -114,14 +114,18 @@ def ordered(nodes: Iterable[Node], outputs: Mapping[str, Source]) -> Graph:
     return Graph(tuple(placed.values()), outputs)
 
 
-def _upstream(operations: Iterable[tf.Operation], outputs: Iterable[tf.Tensor]) -> list[tf.Operation]:
-    """Returns the operations on which outputs depend."""
+def upstream(
+    operations: Iterable[tf.Operation],
+    outputs: Iterable[tf.Tensor],
+    is_input: Callable[[tf.Operation], bool] = lambda op: False,
+) -> list[tf.Operation]:
+    """Returns the operations on which outputs depend, up to the inputs."""
     pending, needed = [tensor.op for tensor in outputs], set()
     while pending:
         op = pending.pop()
         if op.name not in needed:
             needed.add(op.name)
-            pending += [tensor.op for tensor in op.inputs]
+            pending += [] if is_input(op) else [tensor.op for tensor in op.inputs]
     return [op for op in operations if op.name in needed]
 
 

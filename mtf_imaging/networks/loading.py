@@ -1,5 +1,6 @@
 """Loads networks: Keras models, TensorFlow functions, and their files."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from mtf_imaging.networks.sources import FunctionSource, KerasSource, Signature
 from mtf_imaging.training.keras.layers import is_model
 
 
-def load(model: Any, signature: Signature | None = None) -> Network:
+def load(model: Any, signature: Signature | None = None, outputs: Sequence[str] | None = None) -> Network:
     """Loads a network of Keras, TensorFlow or ONNX.
 
     An ONNX file has channels first. Its inputs and outputs here have channels last, as those of all other networks:
@@ -26,6 +27,7 @@ def load(model: Any, signature: Signature | None = None) -> Network:
         needs the package `onnx`).
       signature: a `tf.TensorSpec` for each input, with None for free sizes. Only a `tf.function` without an input
         signature and a Keras model of an own class need it.
+      outputs: names of the nodes of a frozen graph that are outputs; the default are those that nothing uses.
 
     Returns:
       The network, a function of named tensors.
@@ -42,7 +44,7 @@ def load(model: Any, signature: Signature | None = None) -> Network:
             return Network(onnx_network(path))
         if path.suffix in (".keras", ".h5", ".hdf5"):
             return Network(KerasSource(files.keras_model(path), signature))
-        return Network(files.saved_model(path) if path.is_dir() else files.frozen_graph(path))
+        return Network(files.saved_model(path) if path.is_dir() else files.frozen_graph(path, outputs))
     if is_model(type(model)):
         return Network(KerasSource(model, signature))
     if hasattr(model, "get_concrete_function"):

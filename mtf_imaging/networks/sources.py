@@ -1,5 +1,6 @@
 """Where networks come from: Keras models, TensorFlow functions, and graphs in files."""
 
+import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NoReturn
@@ -7,13 +8,14 @@ from typing import Any, NoReturn
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.errors import ConfigError, NotSupportedError
+from mtf_imaging.errors import ConfigError, NotSupportedError, ShapeError, reason
 from mtf_imaging.networks import graph as graphs
 from mtf_imaging.networks.conversion import Weight
 from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node
 from mtf_imaging.networks.network import Shape
 
 Signature = Sequence[tf.TensorSpec]
+PLACEHOLDERS = ("Placeholder", "PlaceholderWithDefault")
 _IMAGE = "image"
 
 
@@ -126,7 +128,14 @@ class KerasSource:
             return call(arguments[0] if one else arguments, training=training)
 
         names = getattr(self._model, "output_names", None)
-        return _trace(tf.function(function, autograph=False), specs, self._handles, names, self.title)
+        try:
+            return _trace(tf.function(function, autograph=False), specs, self._handles, names, self.title)
+        except ValueError as error:
+            described = ", ".join(f"{key} {list(shape)}" for key, shape in shapes.items())
+            raise ShapeError(
+                f"{self.title}: Keras cannot compute it for {described}: {reason(error)} Fix: use the sizes with "
+                "which the network was built, or sizes that its levels divide."
+            ) from error
 
     def export(self, values: Mapping[str, np.ndarray]) -> Any:
         for variable, name in zip(self._variables, self.weights, strict=True):
@@ -173,6 +182,11 @@ class FunctionSource:
         return self._function
 
 
+def is_flag(op: tf.Operation) -> bool:
+    """Returns whether an operation is a boolean input, which tells a graph of TensorFlow 1 whether it is trained."""
+    return op.type in PLACEHOLDERS and op.outputs[0].dtype.is_bool
+
+
 class GraphSource:
     """A graph in a file, for prediction and training without the code of the original.
 
@@ -201,20 +215,32 @@ class GraphSource:
             if tensor.shape.rank is None:
                 raise ConfigError(
                     f"{title}: the input '{key}' has an unknown number of axes. Fix: save the network with a signature "
-                    "such as tf.TensorSpec([None, None, None, None, 1])."
+                    "such as tf.TensorSpec([None, None, None, None, 1]), or choose outputs that do not need this input."
                 )
             self.signature[names[key]] = tuple(tensor.shape), tensor.dtype
         leaves = {tensor.op.name: Node(tensor.op.name, INPUT, value=names[key]) for key, tensor in inputs.items()}
-        self._graph = graphs.read(graph, lambda op: leaves.get(op.name) or leaf(op), outputs, updates=False)
+
+        def read(training: bool) -> Graph:
+            flag = np.array(training)
+            return graphs.read(
+                graph,
+                lambda op: leaves.get(op.name) or (Node(op.name, CONSTANT, value=flag) if is_flag(op) else leaf(op)),
+                outputs,
+                updates=False,
+            )
+
+        self._read = functools.lru_cache(None)(read)
+        self._is_trainable = any(map(is_flag, graphs.upstream(graph.get_operations(), outputs.values())))
+        read(False)  # raises the errors of the file
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
         del shapes
-        if training:
+        if training and not self._is_trainable:
             raise NotSupportedError(
-                f"{self.title}: a file contains only the graph for prediction, without dropout and with fixed batch "
+                f"{self.title}: the file contains only the graph for prediction, without dropout and with fixed batch "
                 "norms. Fix: call the network with training=False, or load the Keras model."
             )
-        return self._graph
+        return self._read(training)
 
     def export(self, values: Mapping[str, np.ndarray]) -> NoReturn:
         del values

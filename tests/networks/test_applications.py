@@ -15,6 +15,8 @@ SMALLEST = {
     *("ConvNeXtTiny", "DenseNet121", "EfficientNetB0", "EfficientNetV2B0", "InceptionResNetV2", "InceptionV3"),
     *("MobileNet", "MobileNetV2", "MobileNetV3Small", "NASNetMobile", "ResNet50", "ResNet50V2", "VGG16", "Xception"),
 }
+# Their weights have 0.8 and 1.4 GB, and their operations are those of ConvNeXtTiny.
+TOO_LARGE = {"ConvNeXtLarge", "ConvNeXtXLarge"}
 
 
 def built(name, dtype="float32"):
@@ -38,7 +40,7 @@ def test_all_families_have_a_smallest_network():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", APPLICATIONS)
+@pytest.mark.parametrize("name", sorted({*APPLICATIONS} - TOO_LARGE))
 def test_outputs_of_applications(name):
     """Every network computes its logits under a layout as in Keras."""
     model = built(name)

@@ -220,3 +220,65 @@ def test_sizes_that_do_not_fit_are_refused():
         network.inputs()
     with pytest.raises(mi.ConfigError, match=r"it has the inputs image, but the call has picture"):
         mi.Program(lambda picture: network(picture=picture), {"picture": "batch:1,x:4,y:4,channels:1"})
+
+
+def test_sizes_that_a_layer_does_not_support_are_refused():
+    image = keras.Input((8, 8, 1))
+    network = mi.networks.load(keras.Model(image, keras.layers.Dense(2)(keras.layers.Flatten()(image))))
+    network.inputs()
+    with pytest.raises(mi.ShapeError, match=r"Keras cannot compute it for image \[1, 12, 8, 1\].*Fix: use the sizes"):
+        network.inputs(x=12, y=8)
+
+
+def test_sizes_that_a_graph_does_not_support_are_refused(tmp_path):
+    """A file was traced without sizes, so the nodes that do not fit them are found when it is converted."""
+
+    class Fixed(tf.Module):
+        @tf.function(input_signature=[tf.TensorSpec([1, None, None, 1], tf.float32)])
+        def __call__(self, x):
+            with tf.name_scope("head"):
+                logits = tf.reshape(x, [1, -1]) @ tf.ones([64, 2])
+            with tf.name_scope("decoder"):
+                y = tf.repeat(tf.repeat(tf.nn.avg_pool2d(x, 2, 2, "VALID"), 2, 1), 2, 2)
+                return {"logits": logits, "image": tf.concat([x, y], 3), "half": tf.reshape(x, [1, 8, 8])}
+
+    tf.saved_model.save(Fixed(), tmp_path / "fixed")
+    network = mi.networks.load(tmp_path / "fixed")
+    mi.Program(network, network.inputs(x=8, y=8))
+    with pytest.raises(mi.NotSupportedError) as error:
+        mi.Program(network, network.inputs(x=9, y=8))
+    message = str(error.value)
+    assert "3 of its operations cannot be converted" in message
+    assert all(name in message for name in ("head/", "decoder/", "has another number of elements"))
+
+
+def test_a_frozen_graph_that_was_saved_for_training(tmp_path):
+    """A boolean placeholder is the argument `training`, and the default of a placeholder may be a pipeline."""
+    raw = tf.raw_ops
+    with tf.Graph().as_default() as graph:
+        pipeline = raw.IteratorGetNext(
+            iterator=raw.IteratorV2(
+                shared_name="", container="", output_types=[tf.float32], output_shapes=[[None, 8, 8, 1]]
+            ),
+            output_types=[tf.float32],
+            output_shapes=[[None, 8, 8, 1]],
+        )[0]
+        image = V1.placeholder_with_default(pipeline, [None, 8, 8, 1], name="image")
+        training = V1.placeholder_with_default(True, [], name="training")
+        off, on = raw.Switch(data=image, pred=training)
+        y = raw.Merge(inputs=[off * 2.0, tf.nn.dropout(on, 0.5)])[0]
+        probability = tf.sigmoid(y, name="probability")
+        tf.greater(probability, V1.placeholder(tf.float32, name="threshold"))
+    (tmp_path / "graph.pb").write_bytes(graph.as_graph_def().SerializeToString())
+    with pytest.raises(mi.ConfigError, match=r"'threshold' has an unknown number of axes.*choose outputs"):
+        mi.networks.load(tmp_path / "graph.pb")
+    with pytest.raises(mi.ConfigError, match=r"has no node 'probabilities'. Did you mean 'probability'"):
+        mi.networks.load(tmp_path / "graph.pb", outputs=["probabilities"])
+    network = mi.networks.load(tmp_path / "graph.pb", outputs=["probability"])
+    specs = network.inputs(x=6, y=4)
+    value = comparing.arrays(specs)["image"]
+    program = mi.Program(network, specs, "rows:2", "x:rows")
+    np.testing.assert_allclose(program(image=value), tf.sigmoid(2 * value), rtol=1e-5)
+    dropped = mi.Program(lambda image: network(image=image, training=True), specs)(image=value).numpy()
+    assert {*np.unique(np.isclose(dropped, tf.sigmoid(2 * value)))} == {True, False}
+    assert 0.2 < np.mean(dropped == 0.5) < 0.8

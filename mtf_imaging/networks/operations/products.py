@@ -31,6 +31,12 @@ def einsum(call: Call, values: Sequence[Value], terms: Sequence[Sequence[str]], 
     sizes: dict[str, int] = {}
     for value, term in zip(values, terms, strict=True):
         for label, size in zip(term, sizes_of(value), strict=True):
+            if size != 1 and sizes.setdefault(label, size) not in (1, size):
+                shapes = " and ".join(str(list(sizes_of(v))) for v in values)
+                raise call.refuse(
+                    f"multiplies {shapes}, of which two axes have the sizes {sizes[label]} and {size}",
+                    "use the sizes with which the network was saved",
+                )
             sizes[label] = max(size, sizes.get(label, 1))
     for value, term in zip(values, terms, strict=True):
         if isinstance(value, Array):

@@ -18,8 +18,12 @@ def _random(call: Call, shape: Value, draw: Callable[..., mtf.Tensor]) -> Unname
     sizes = call.ints(shape, "sizes")
     dtype = call.get("dtype") or tf.float32
 
+    drawn: list[Array] = []  # once, also if the numbers are combined with arrays of several names
+
     def build(axes: tuple[Axis, ...]) -> Array:
-        return Array(draw(call.mesh, mtf.Shape([dim for axis in axes for dim in axis]), dtype=dtype), axes)
+        if not drawn:
+            drawn.append(Array(draw(call.mesh, mtf.Shape([d for axis in axes for d in axis]), dtype=dtype), axes))
+        return drawn[0]
 
     return Unnamed(sizes, dtype, build)
 

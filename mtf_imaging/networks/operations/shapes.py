@@ -210,6 +210,12 @@ def join(call: Call, values: Sequence[Value], at: int) -> Array:
 
     A spatial dimension is concatenated as the sum of padded arrays, which exchanges halos.
     """
+    shapes = [[n for i, n in enumerate(sizes_of(v)) if i != at] for v in values]
+    if any(shape != shapes[0] for shape in shapes):
+        raise call.refuse(
+            f"joins {' and '.join(str(list(sizes_of(v))) for v in values)} along axis {at}, but other axes differ",
+            "use sizes that the levels of the network divide",
+        )
     arrays = [as_array(v) for v in values if not isinstance(v, np.ndarray)]
     arrays.sort(key=lambda array: not any(array is value for value in values))  # those with names of their own first
     lead = arrays[0].single(at, name="channels")
