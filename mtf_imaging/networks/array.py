@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import tensorflow as tf
 
+from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.resize.operations import Resample, Resampled
 from mtf_imaging.engine.ops.resize.taps import Resampling, Taps
@@ -181,7 +182,14 @@ class Array:
 
 
 def reshape(tensor: mtf.Tensor, dims: Sequence[mtf.Dimension]) -> mtf.Tensor:
-    """Returns a tensor with other dimensions for the same elements in the same order."""
+    """Returns a tensor with other dimensions for the same elements in the same order.
+
+    A split dimension whose name disappears is gathered, which `Program.changes` reports.
+    """
+    kept, slices = {dim.name for dim in dims}, getattr(tensor.mesh, "slices_per_dimension", {})
+    gone = [name for name in tensor.shape.dimension_names if slices.get(name, 1) > 1 and name not in kept]
+    if gone:
+        tensor = ops.gather_slices(tensor, gone)
     return tensor if tensor.shape.dims == list(dims) else mtf.reshape(tensor, mtf.Shape(dims))
 
 

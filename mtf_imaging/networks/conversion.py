@@ -74,6 +74,7 @@ class State:
     def __init__(self, graph: Graph, mesh: mtf.Mesh) -> None:
         self._nodes = {node.name: node for node in graph.nodes}
         self._mesh = mesh
+        self._scope = tf.compat.v1.get_variable_scope()  # around the network; the operations of nodes have their own
         self._weights: dict[str, Unnamed] = {}
         self._assigned: dict[str, Value] = {}
 
@@ -120,7 +121,7 @@ class State:
         return source
 
     def _created(self, name: str) -> mtf.Tensor | None:
-        scope = tf.compat.v1.get_variable_scope().name
+        scope = self._scope.name
         variable = self._mesh.graph.name_to_variable.get(f"{scope}/{name}" if scope else name)
         return None if variable is None else variable.outputs[0]
 
@@ -133,9 +134,10 @@ class State:
             dims = mtf.Shape([dim for axis in axes for dim in axis])
             with tf.init_scope():
                 value = np.reshape(weight.read(), dims.to_integer_list)
-            tensor = mtf.get_variable(
-                self._mesh, weight.name, dims, dtype=weight.dtype, initializer=value, trainable=weight.trainable
-            )
+            with tf.compat.v1.variable_scope(self._scope):
+                tensor = mtf.get_variable(
+                    self._mesh, weight.name, dims, dtype=weight.dtype, initializer=value, trainable=weight.trainable
+                )
             return Array(tensor, axes)
 
         if weight.name not in self._weights:
@@ -204,7 +206,8 @@ def convert(
             values[node.name] = _Dead()
             continue
         try:
-            values[node.name] = _value(node, inputs, state, mesh, spatial, tensors, weights)
+            with tf.compat.v1.variable_scope(node.name):  # the names of operations, for reports and errors
+                values[node.name] = _value(node, inputs, state, mesh, spatial, tensors, weights)
         except ValueError as error:
             values[node.name] = _Missing()
             text = str(error)

@@ -128,3 +128,11 @@ def test_batch_norms_in_training_are_one_operation(name):
     norms = sum("moving_mean" in variable.path for variable in model.variables)
     assert len(operations["BatchNormInTraining"]) == norms * len(shapes)
     assert not {"Mean", "SquaredDifference", "Rsqrt"} & {*operations}
+
+
+def test_gathers_are_reported_with_their_layers():
+    model, sizes = built("attention")
+    network = mi.networks.load(model)
+    changes = mi.Program(network, network.inputs(**sizes), "rows:2", "x:rows").changes
+    assert len(changes) == 2
+    assert all("multi_head_attention" in str(change) and "gathers x: slices of" in str(change) for change in changes)
