@@ -147,7 +147,11 @@ def test_several_inputs_and_outputs(tmp_path):
     specs = network.inputs(batch=2, height=6, width=4)
     assert specs["moving"][0] == "batch:2,height:6,width:4,channels:2"
     assert specs["age"][0] == "batch:2,channels:2"
-    program = mi.Program(network, specs, mesh_shape="rows:2", layout="height:rows")
+
+    def in_another_order(**images):
+        return network(**dict(reversed(images.items())))
+
+    program = mi.Program(in_another_order, specs, mesh_shape="rows:2", layout="height:rows")
     tensors = comparing.arrays(specs)
     results = program(**tensors)
     assert list(results) == [y, "labels_output_0", "scores_output_0"]

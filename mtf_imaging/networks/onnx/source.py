@@ -148,8 +148,8 @@ class OnnxSource:
         """
         values: dict[str, Any] = dict(self._network.constants)
         values |= {name: weights[own] for name, own in self._names.items()}
-        for name, image in zip(self._inputs, images.values(), strict=True):
-            values[name] = channels_first(image) if self._channels[name] == 1 else image
+        for name, key in zip(self._inputs, self.signature, strict=True):
+            values[name] = channels_first(images[key]) if self._channels[name] == 1 else images[key]
         faults: list[str] = []
         run = _Run(
             self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates, faults
