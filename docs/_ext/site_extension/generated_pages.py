@@ -19,6 +19,7 @@ from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, lo
 from mtf_imaging.cli.config import configurables, gin_internals, resources
 from mtf_imaging.cli.config.flags_of_settings import required, shown_default
 from mtf_imaging.cli.runtime.usage import usage_line
+from mtf_imaging.networks.onnx.operators import OPERATORS
 from mtf_imaging.networks.operations import OPERATIONS
 
 # purpose -> prefixes of the modules that define its configurables; the first purpose counts
@@ -161,9 +162,16 @@ def network_operations() -> str:
     """Returns the table of TensorFlow's operations that networks of other libraries may have."""
     names: dict[str, list[str]] = {}
     for name, operation in sorted(OPERATIONS.items()):
+        if operation.convert.__module__.startswith("mtf_imaging.networks.onnx"):
+            continue  # parts of ONNX operators
         names.setdefault(operation.ours, []).append(f"`{name}`")
     rows = sorted((", ".join(own), _escaped(ours)) for ours, own in names.items())
     return _table(("in TensorFlow", "here"), rows)
+
+
+def onnx_operators() -> str:
+    """Returns the list of ONNX operators that networks may have."""
+    return ", ".join(f"`{name}`" for name in sorted([*OPERATORS, "Constant", "If"])) + "."
 
 
 PARTS = {
@@ -172,6 +180,7 @@ PARTS = {
     "gin files": gin_files,
     "layout files": layout_files,
     "network operations": network_operations,
+    "onnx operators": onnx_operators,
     "parameters": parameters,
 }
 

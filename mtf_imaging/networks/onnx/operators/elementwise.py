@@ -1,0 +1,218 @@
+"""Arithmetic, comparisons and activations."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.networks.onnx.registry import OPERATORS, Call, Value, operator
+
+_FUNCTIONS: dict[str, Callable[..., tf.Tensor]] = {
+    "Abs": tf.abs,
+    "Acos": tf.acos,
+    "Acosh": tf.acosh,
+    "Add": tf.add,
+    "And": tf.logical_and,
+    "Asin": tf.asin,
+    "Asinh": tf.asinh,
+    "Atan": tf.atan,
+    "Atanh": tf.atanh,
+    "Ceil": tf.math.ceil,
+    "Cos": tf.cos,
+    "Cosh": tf.cosh,
+    "Equal": tf.equal,
+    "Erf": tf.math.erf,
+    "Exp": tf.exp,
+    "Floor": tf.floor,
+    "Greater": tf.greater,
+    "GreaterOrEqual": tf.greater_equal,
+    "HardSwish": lambda x: x * tf.clip_by_value(x / 6 + 0.5, 0, 1),
+    "Identity": tf.identity,
+    "IsInf": tf.math.is_inf,
+    "IsNaN": tf.math.is_nan,
+    "Less": tf.less,
+    "LessOrEqual": tf.less_equal,
+    "Log": tf.math.log,
+    "Mish": lambda x: x * tf.tanh(tf.math.softplus(x)),
+    "Mul": tf.multiply,
+    "Neg": tf.negative,
+    "Not": tf.logical_not,
+    "Or": tf.logical_or,
+    "Reciprocal": tf.math.reciprocal,
+    "Relu": tf.nn.relu,
+    "Round": tf.round,
+    "Sigmoid": tf.sigmoid,
+    "Sign": tf.sign,
+    "Sin": tf.sin,
+    "Sinh": tf.sinh,
+    "Softplus": tf.math.softplus,
+    "Softsign": tf.nn.softsign,
+    "Sqrt": tf.sqrt,
+    "Sub": tf.subtract,
+    "Tan": tf.tan,
+    "Tanh": tf.tanh,
+    "Where": tf.where,
+}
+
+
+def _register() -> None:
+    def plain(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
+        return lambda call, *inputs: function(*inputs)
+
+    OPERATORS.update({name: plain(function) for name, function in _FUNCTIONS.items()})
+
+
+_register()
+
+
+@operator("Xor")
+def _xor(call: Call, a: Value, b: Value) -> tf.Tensor:
+    return tf.not_equal(a, b)
+
+
+@operator("Div")
+def _divide(call: Call, a: Value, b: Value) -> tf.Tensor:
+    # Integers are rounded towards 0.
+    return tf.divide(a, b) if tf.as_dtype(a.dtype).is_floating else tf.truncatediv(a, b)
+
+
+@operator("Mod")
+def _mod(call: Call, a: Value, b: Value) -> tf.Tensor:
+    if call.get("fmod", 0):  # the sign of a
+        quotient = tf.divide(a, b)
+        return a - b * tf.sign(quotient) * tf.floor(tf.abs(quotient))
+    return tf.math.floormod(a, b)
+
+
+@operator("Pow")
+def _pow(call: Call, x: Value, exponent: Value) -> tf.Tensor:
+    if isinstance(exponent, np.ndarray) and exponent.size == 1 and exponent.item() == 2:
+        return tf.broadcast_to(tf.square(x), np.broadcast_shapes(tuple(x.shape), exponent.shape))
+    return tf.pow(x, tf.cast(exponent, x.dtype))
+
+
+@operator("Max")
+def _max(call: Call, first: Value, *others: Value) -> Value:
+    return _folded(tf.maximum, first, others)
+
+
+@operator("Min")
+def _min(call: Call, first: Value, *others: Value) -> Value:
+    return _folded(tf.minimum, first, others)
+
+
+@operator("Sum")
+def _sum(call: Call, first: Value, *others: Value) -> Value:
+    return _folded(tf.add, first, others)
+
+
+@operator("Mean")
+def _mean(call: Call, first: Value, *others: Value) -> Value:
+    return _folded(tf.add, first, others) / (1 + len(others))
+
+
+def _folded(function: Callable[..., tf.Tensor], total: Value, values: tuple[Value, ...]) -> Value:
+    for value in values:
+        total = function(total, value)
+    return total
+
+
+@operator("Clip")
+def _clip(call: Call, x: Value, low: Value | None = None, high: Value | None = None) -> Value:
+    x = x if low is None else tf.maximum(x, low)
+    return x if high is None else tf.minimum(x, high)
+
+
+@operator("Cast")
+def _cast(call: Call, x: Value) -> tf.Tensor:
+    import onnx
+
+    return tf.cast(x, onnx.helper.tensor_dtype_to_np_dtype(call.get("to")))
+
+
+@operator("CastLike")
+def _cast_like(call: Call, x: Value, like: Value) -> tf.Tensor:
+    return tf.cast(x, like.dtype)
+
+
+@operator("Dropout")
+def _dropout(call: Call, x: Value, ratio: Value | None = None, training: Value | None = None) -> Value:
+    share = 0.5 if ratio is None else call.numbers(ratio, "ratios").item()
+    return tf.nn.dropout(x, share) if call.training else tf.identity(x)
+
+
+@operator("LeakyRelu")
+def _leaky_relu(call: Call, x: Value) -> tf.Tensor:
+    return tf.nn.leaky_relu(x, call.get("alpha", 0.01))
+
+
+@operator("PRelu")
+def _prelu(call: Call, x: Value, slope: Value) -> tf.Tensor:
+    return tf.nn.relu(x) - slope * tf.nn.relu(-x)
+
+
+@operator("ThresholdedRelu")
+def _thresholded_relu(call: Call, x: Value) -> tf.Tensor:
+    return tf.where(x > _number(x, call.get("alpha", 1.0)), x, _number(x, 0))
+
+
+@operator("Elu")
+def _elu(call: Call, x: Value) -> tf.Tensor:
+    return _exponential(x, call.get("alpha", 1.0), 1.0, 1.0)
+
+
+@operator("Selu")
+def _selu(call: Call, x: Value) -> tf.Tensor:
+    return _exponential(x, call.get("alpha", 1.6732632), 1.0, call.get("gamma", 1.050701))
+
+
+@operator("Celu")
+def _celu(call: Call, x: Value) -> tf.Tensor:
+    alpha = call.get("alpha", 1.0)
+    return _exponential(x, alpha, alpha, 1.0)
+
+
+def _exponential(x: Value, factor: float, width: float, gain: float) -> tf.Tensor:
+    """Returns `gain max(x, 0) + gain factor (exp(min(x, 0) / width) - 1)`."""
+    below = tf.math.expm1(-tf.nn.relu(-x) / _number(x, width))
+    return _number(x, gain) * (tf.nn.relu(x) + _number(x, factor) * below)
+
+
+def _number(x: Value, number: float) -> Any:
+    return np.asarray(number, tf.as_dtype(x.dtype).as_numpy_dtype)
+
+
+@operator("HardSigmoid")
+def _hard_sigmoid(call: Call, x: Value) -> tf.Tensor:
+    return tf.clip_by_value(x * call.get("alpha", 0.2) + call.get("beta", 0.5), 0, 1)
+
+
+@operator("Gelu")
+def _gelu(call: Call, x: Value) -> tf.Tensor:
+    return tf.nn.gelu(x, approximate=call.get("approximate", "none") == "tanh")
+
+
+@operator("Shrink")
+def _shrink(call: Call, x: Value) -> tf.Tensor:
+    limit, bias = call.get("lambd", 0.5), call.get("bias", 0.0)
+    above, below = tf.cast(x > limit, x.dtype), tf.cast(x < -limit, x.dtype)
+    return above * (x - bias) + below * (x + bias)
+
+
+@operator("Softmax")
+def _softmax(call: Call, x: Value) -> tf.Tensor:
+    return _along(call, tf.nn.softmax, x)
+
+
+@operator("LogSoftmax")
+def _log_softmax(call: Call, x: Value) -> tf.Tensor:
+    return _along(call, tf.nn.log_softmax, x)
+
+
+def _along(call: Call, function: Callable[[tf.Tensor], tf.Tensor], x: Value) -> tf.Tensor:
+    """Applies a function of the last axis to the axis of the node."""
+    order = list(range(len(x.shape)))
+    axis = call.get("axis", -1) % len(order)
+    order[axis], order[-1] = order[-1], axis
+    return tf.transpose(function(tf.transpose(x, order)), order)

@@ -1,0 +1,328 @@
+"""An ONNX network as a source of graphs, with channels last outside."""
+
+import functools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from mtf_imaging.errors import reason
+from mtf_imaging.networks import graph as graphs
+from mtf_imaging.networks.conversion import Weight, refuse
+from mtf_imaging.networks.graph import INPUT, VARIABLE, Graph, Node, Source
+from mtf_imaging.networks.network import Shape
+from mtf_imaging.networks.onnx.axes import input_channels, output_channels
+from mtf_imaging.networks.onnx.operators import OPERATORS
+from mtf_imaging.networks.onnx.registry import (
+    Branch,
+    Call,
+    Fused,
+    OnnxNode,
+    Value,
+    channels_first,
+    channels_last,
+    sizes,
+)
+from mtf_imaging.networks.sources import input_names, unused_name
+
+_LARGEST_CONSTANT = 2**27  # elements
+# What TensorFlow and NumPy raise if settings or sizes do not fit.
+_FAULTS = (
+    *(ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError, MemoryError),
+    tf.errors.OpError,
+)
+
+# {operator: positions of the inputs that are trained if they are constants in the file}
+_PARAMETERS: dict[str, tuple[int, ...]] = {
+    "Add": (0, 1),
+    "BatchNormalization": (1, 2, 3, 4),
+    "Conv": (1, 2),
+    "ConvTranspose": (1, 2),
+    "Einsum": (0, 1),
+    "Gather": (0,),
+    "Gemm": (0, 1, 2),
+    "GroupNormalization": (1, 2),
+    "InstanceNormalization": (1, 2),
+    "LayerNormalization": (1, 2),
+    "MatMul": (0, 1),
+    "Mul": (0, 1),
+    "PRelu": (1,),
+}
+_STATISTICS = {("BatchNormalization", 3), ("BatchNormalization", 4)}
+_SCALED = {"Add", "Mul"}  # A single number in them is a constant, such as a factor or an epsilon.
+_REARRANGE = {"Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"}
+
+
+class _Missing:
+    """A value that depends on an operation that cannot be computed."""
+
+
+class OnnxSource:
+    """A network in an ONNX file.
+
+    Args:
+      title: the network, for error messages.
+      opset: the version of its operators.
+      graph: its nodes, constants and outputs.
+      inputs: {name of an input: its shape in the file, with None for free sizes, and its dtype}.
+      export: a function from weights by their names in the file to the network with these weights.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        opset: int,
+        graph: Branch,
+        inputs: Mapping[str, tuple[Sequence[int | None], Any]],
+        export: Callable[[Mapping[str, np.ndarray]], Any],
+    ) -> None:
+        self.title = title
+        self._opset, self._network, self._inputs, self._export = opset, graph, list(inputs), export
+        refuse(title, [*unknown_operators(graph.nodes)])
+        self._channels = {name: input_channels(graph, name, len(shape)) for name, (shape, _) in inputs.items()}
+        self.signature: dict[str, tuple[Shape, tf.DType]] = {
+            key: (_moved(shape, self._channels[name]), tf.as_dtype(dtype))
+            for key, (name, (shape, dtype)) in zip(input_names(self._inputs), inputs.items(), strict=True)
+        }
+        self._rank = max(len(shape) for shape, _ in inputs.values())
+        self.weights: dict[str, Weight] = {}
+        self._names: dict[str, str] = {}  # {name in the file: name of the variable}
+        trained = self._trained()
+        for name, is_trained in trained.items():
+            value, own = graph.constants[name], unused_name(name, self.weights)
+            self._names[name] = own
+            read = functools.partial(np.asarray, value)
+            self.weights[own] = Weight(own, value.shape, tf.as_dtype(value.dtype), is_trained, read)
+
+    def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
+        fusions: list[Fused] = []
+        updates: list[tuple[Value, Value]] = []
+        kept: dict[str, Any] = {}
+
+        @tf.function(autograph=False)
+        def function(*tensors: tf.Tensor) -> list[tf.Tensor]:
+            images, weights = tensors[: len(shapes)], tensors[len(shapes) :]
+            outputs = self.compute(
+                dict(zip(shapes, images)), dict(zip(self.weights, weights)), training, fusions, updates
+            )
+            kept["outputs"] = {name: tf.convert_to_tensor(value) for name, value in outputs.items()}
+            kept["updates"] = {
+                name: tf.convert_to_tensor(new)
+                for old, new in updates
+                for name, weight in zip(self.weights, weights)
+                if old is weight
+            }
+            return [*kept["outputs"].values(), *kept["updates"].values()]
+
+        specs = [tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()]
+        specs += [tf.TensorSpec(each.shape, each.dtype) for each in self.weights.values()]
+        concrete = function.get_concrete_function(*specs)
+        leaves = [Node(key, INPUT, value=key) for key in shapes]
+        leaves += [Node(key, VARIABLE, attributes={"is_value": True}, value=key) for key in self.weights]
+        found = dict(zip([x.op.name for x in concrete.inputs], leaves, strict=True))
+        outputs = {**kept["outputs"], **{f"{name}/update": x for name, x in kept["updates"].items()}}
+        inputs = {f"{fused.name}/{i}": x for fused in fusions for i, x in enumerate(fused.inputs)}
+        graph = graphs.read(concrete.graph, lambda op: found.get(op.name), {**inputs, **outputs})
+        return _with_updates(_fused(graph, fusions, outputs), kept["outputs"], list(kept["updates"]))
+
+    def compute(
+        self,
+        images: Mapping[str, tf.Tensor],
+        weights: Mapping[str, tf.Tensor],
+        training: bool = False,
+        fusions: list[Fused] | None = None,
+        updates: list[tuple[Value, Value]] | None = None,
+    ) -> dict[str, Value]:
+        """Computes the network with operations of TensorFlow.
+
+        Args:
+          images: the inputs by name, with channels last.
+          weights: the variables by name.
+          training: whether to compute as in training.
+          fusions, updates: see `Call`.
+
+        Returns:
+          The outputs by name, with channels last.
+        """
+        values: dict[str, Any] = dict(self._network.constants)
+        values |= {name: weights[own] for name, own in self._names.items()}
+        for name, key in zip(self._inputs, self.signature, strict=True):
+            values[name] = channels_first(images[key]) if self._channels[name] == 1 else images[key]
+        faults: list[str] = []
+        run = _Run(
+            self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates, faults
+        )
+        run.nodes(self._network.nodes, values)
+        missing = [name for name in self._network.outputs if name not in values]
+        refuse(self.title, [*faults, *(f"the output '{name}' of its node is not computed here" for name in missing)])
+        outputs = {}
+        for name in self._network.outputs:
+            value, rank = values[name], len(values[name].shape)
+            is_first = rank == self._rank > 2 and output_channels(self._network, name, rank) == 1
+            outputs[name] = channels_last(value) if is_first else value
+        return outputs
+
+    def export(self, values: Mapping[str, np.ndarray]) -> Any:
+        return self._export({name: values[own] for name, own in self._names.items()})
+
+    def _trained(self) -> dict[str, bool]:
+        """Returns {name of a constant that becomes a variable: whether it is trained}, in the order of their use."""
+        producers = {name: node for node in self._network.nodes for name in node.outputs}
+        trained: dict[str, bool] = {}
+        for node in self._network.nodes:
+            for slot in _PARAMETERS.get(node.operator, ()):
+                name = node.inputs[slot] if slot < len(node.inputs) else ""
+                while name in producers and producers[name].operator in _REARRANGE:
+                    name = next(iter(producers[name].inputs), "")
+                value = self._network.constants.get(name)
+                if value is None or not tf.as_dtype(value.dtype).is_floating:
+                    continue
+                if node.operator not in _SCALED or value.size > 1:
+                    is_trained = (node.operator, slot) not in _STATISTICS
+                    trained[name] = trained.get(name, True) and is_trained
+        return trained
+
+
+def _moved(shape: Sequence[int | None], channels: int) -> Shape:
+    """Returns a shape with the channels as the last axis."""
+    if len(shape) < 3:
+        return tuple(shape)
+    rest = [n for i, n in enumerate(shape) if i != channels]
+    return (*rest, shape[channels])
+
+
+class _Run:
+    """Computes nodes.
+
+    Args:
+      opset, training, fusions, updates: see `Call`.
+      faults: the faults so far.
+    """
+
+    def __init__(
+        self,
+        opset: int,
+        training: bool,
+        fusions: list[Fused],
+        updates: list[tuple[Value, Value]],
+        faults: list[str],
+    ) -> None:
+        self._context = opset, training, fusions, updates
+        self._faults = faults
+
+    def nodes(self, nodes: Sequence[OnnxNode], values: dict[str, Any]) -> None:
+        """Adds the values of the outputs of nodes to `values`."""
+        for node in nodes:
+            inputs = [values.get(name, _Missing()) if name else None for name in node.inputs]
+            values |= dict.fromkeys(node.outputs, _Missing())
+            if any(isinstance(value, _Missing) for value in inputs):
+                if any(name and name not in values for name in node.inputs):
+                    self._faults.append(f"{node}: it needs an output that the node before it does not compute here")
+                continue
+            try:
+                results = self._branch(node, inputs, values) if node.operator == "If" else self._results(node, inputs)
+            except _FAULTS as error:
+                text = reason(error)
+                self._faults.append(text if node.name in text else f"{node}: {text}")
+                continue
+            values |= dict(zip(node.outputs, results))
+            for name in node.outputs[len(results) :]:
+                values.pop(name, None)
+
+    def _branch(self, node: OnnxNode, inputs: list[Any], values: dict[str, Any]) -> list[Any]:
+        call = self._call(node)
+        (condition,) = call.ints(inputs[0], "branches")
+        branch: Branch = call.get("then_branch" if condition else "else_branch")
+        inner = {**values, **branch.constants}
+        self.nodes(branch.nodes, inner)
+        return [inner[name] for name in branch.outputs]
+
+    def _call(self, node: OnnxNode) -> Call:
+        opset, training, fusions, updates = self._context
+        return Call(node, opset, training, fusions, updates)
+
+    def _results(self, node: OnnxNode, inputs: list[Any]) -> list[Any]:
+        function, call = OPERATORS[node.operator], self._call(node)
+
+        def outputs() -> list[Any]:
+            with tf.name_scope(_scope(node.name)):
+                results = function(call, *inputs)
+            return list(results) if isinstance(results, tuple | list) else [results]
+
+        results = outputs()
+        for value in results:
+            if None in value.shape:
+                raise call.refuse("has an output whose shape depends on values", "compute it from shapes or constants")
+        if all(isinstance(value, np.ndarray) for value in results):
+            return results
+        if not all(value is None or isinstance(value, np.ndarray) for value in inputs):
+            return results
+        largest = max(int(np.prod(sizes(value), dtype=float)) for value in results)
+        if largest > _LARGEST_CONSTANT:
+            raise call.refuse(
+                f"computes a constant with {largest} elements, and the limit is {_LARGEST_CONSTANT}",
+                "broadcast a smaller constant",
+            )
+        with tf.init_scope(), tf.device("CPU:0"):
+            return [np.asarray(value) for value in outputs()]
+
+
+def _scope(name: str) -> str:
+    return re.sub(r"[^A-Za-z0-9_./-]", "_", name).strip("/_-") or "node"
+
+
+def unknown_operators(nodes: Sequence[OnnxNode]) -> Iterator[str]:
+    """Yields a line for each operator that is not in the table."""
+    names: dict[str, list[str]] = {}
+    pending = list(nodes)
+    while pending:
+        node = pending.pop(0)
+        branches = [value for value in node.attributes.values() if isinstance(value, Branch)]
+        if node.operator == "If":
+            pending += [inner for branch in branches for inner in branch.nodes]
+        elif node.operator not in OPERATORS:
+            names.setdefault(node.operator, []).append(node.name)
+    for operator, found in names.items():
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        yield f"{operator} {', '.join(map(repr, found[:3]))}{more} is unknown"
+
+
+def _fused(graph: Graph, fusions: Sequence[Fused], names: Iterable[str]) -> Graph:
+    """Replaces operations of TensorFlow, and leaves out those on which no output with these names depends any more."""
+    nodes = {node.name: node for node in graph.nodes}
+    replaced: dict[Source, Source] = {}
+    for fused in fusions:
+        inputs = tuple((x.op.name, x.value_index) for x in fused.inputs)
+        nodes[fused.name] = Node(fused.name, fused.operation, inputs, fused.attributes)
+        replaced |= {(y.op.name, y.value_index): (fused.name, i) for i, y in enumerate(fused.outputs)}
+
+    def resolved(source: Source) -> Source:
+        return replaced.get(source, source)
+
+    outputs = {name: resolved(graph.outputs[name]) for name in names}
+    order: dict[str, Node] = {}
+    pending = [(name, False) for name, _ in outputs.values()]
+    pending += [(node.name, False) for node in graph.nodes if node.operation == INPUT]
+    while pending:
+        name, is_ready = pending.pop()
+        if name in order:
+            continue
+        node = nodes[name]
+        inputs = tuple(map(resolved, node.inputs))
+        if is_ready:
+            order[name] = Node(name, node.operation, inputs, node.attributes, node.value)
+        else:
+            pending += [(name, True), *((source, False) for source, _ in inputs)]
+    return Graph(tuple(order.values()), outputs)
+
+
+def _with_updates(graph: Graph, outputs: Mapping[str, tf.Tensor], updated: Sequence[str]) -> Graph:
+    """Returns a graph that assigns the outputs `NAME/update` to the variables NAME."""
+    nodes = list(graph.nodes)
+    for name in updated:
+        nodes.append(Node(f"{name}/handle", VARIABLE, value=name))
+        inputs = ((f"{name}/handle", 0), graph.outputs[f"{name}/update"])
+        nodes.append(Node(f"{name}/assign", "AssignVariableOp", inputs))
+    return Graph(tuple(nodes), {name: graph.outputs[name] for name in outputs})
