@@ -165,8 +165,7 @@ def refuse(title: str, faults: list[str]) -> None:
         raise NotSupportedError(
             f"{title}: {len(faults)} of its operations cannot be converted:\n"
             + "\n".join(f"  {fault}" for fault in faults)
-            + "\nFix: replace the layers with these names, or write the network in mi.layers and import its weights "
-            "with mi.keras.import_weights."
+            + "\nFix: replace the layers with these names, or write the network in mi.layers and import its weights."
         )
 
 

@@ -3,10 +3,12 @@
 import functools
 import importlib
 import re
+import zipfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
@@ -18,6 +20,8 @@ from mtf_imaging.networks.sources import PLACEHOLDERS, GraphSource, is_flag, unu
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.weight_files.keras_file import KerasFile
 
+_CONFIGURATION = "model_config"
+_LAMBDA = re.compile(r'"class_name":\s*"Lambda"')
 _SIGNATURE = "serving_default"
 _INITIALIZATION = "__saved_model_init_op"
 _VALUE = "VARIABLE_VALUE"
@@ -37,12 +41,23 @@ def keras_model(path: Path) -> Any:
     KerasFile(str(path))  # raises the error if values are outside the file
     keras = importlib.import_module("keras")
     try:
+        if _LAMBDA.search(_hdf5_configuration(path)):  # some versions of Keras run their code
+            raise ValueError("it contains a Lambda layer.")
         return keras.models.load_model(path, compile=False, safe_mode=True)
     except (ValueError, TypeError, KeyError) as error:
         raise ConfigError(
             f"{path}: Keras {keras.__version__} cannot load this model: {reason(error)} Fix: if you trust the file, "
             "load the model with its custom objects, with safe_mode=False or with tf_keras, and pass the model."
         ) from error
+
+
+def _hdf5_configuration(path: Path) -> str:
+    """Returns the description of the layers in an HDF5 file; nothing for a `.keras` file."""
+    if zipfile.is_zipfile(path):
+        return ""
+    with h5py.File(path, "r") as file:
+        text = file.attrs.get(_CONFIGURATION, "")
+    return text.decode() if isinstance(text, bytes) else str(text)
 
 
 def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:

@@ -27,6 +27,7 @@ def built(name, dtype="float32"):
     return model, sizes
 
 
+@pytest.mark.mostly_slow(fast=0.15)
 @pytest.mark.parametrize("training", [False, True], ids=["inference", "training"])
 @pytest.mark.parametrize("layout", comparing.LAYOUTS)
 @pytest.mark.parametrize("name", NETWORKS)

@@ -142,11 +142,16 @@ def test_sizes_of_another_volume():
     np.testing.assert_allclose(program(image=value), same(value), rtol=1e-5, atol=1e-6)
 
 
-def test_lambda_layers_of_files_are_refused(tmp_path):
-    image = keras.Input((4, 4, 1))
-    keras.Model(image, keras.layers.Lambda(lambda x: x + 1)(image)).save(tmp_path / "network.keras")
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_lambda_layers_of_files_are_refused(suffix, tmp_path, monkeypatch):
+    image, path = keras.Input((4, 4, 1)), tmp_path / f"network{suffix}"
+    keras.Model(image, keras.layers.Lambda(lambda x: x + 1)(image)).save(path)
+    if suffix == ".h5":  # Keras 3.5 does not check such files
+        monkeypatch.setattr(
+            keras.models, "load_model", lambda *args, **options: pytest.fail("Keras would run the code")
+        )
     with pytest.raises(mi.ConfigError, match=r"cannot load this model: .*[Ll]ambda.*Fix: if you trust the file"):
-        mi.networks.load(tmp_path / "network.keras")
+        mi.networks.load(path)
 
 
 def test_a_lambda_layer_of_a_model_works():

@@ -251,7 +251,7 @@ def build_tensor(value):
     return numpy_helper.from_array(value)
 
 
-@pytest.mark.mostly_slow(fast=0.3)
+@pytest.mark.mostly_slow(fast=0.05)
 @pytest.mark.parametrize("layout", ["whole", "split", "in turns"])
 @pytest.mark.parametrize("name", CASES)
 def test_operators(name, layout, tmp_path):

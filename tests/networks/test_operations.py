@@ -106,6 +106,7 @@ def dtype(request):
     comparing.use_dtype("float32")
 
 
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize("layout", comparing.LAYOUTS)
 @pytest.mark.parametrize("name", LAYERS)
 def test_layers(name, layout):
@@ -255,6 +256,7 @@ def function_of(name):
     return tf.function(FUNCTIONS[name], input_signature=[tf.TensorSpec([2, 6, 5, 4], dtype)], autograph=False)
 
 
+@pytest.mark.mostly_slow(fast=0.1)
 @pytest.mark.parametrize("layout", comparing.LAYOUTS)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_functions(name, layout):
@@ -265,6 +267,7 @@ def test_functions(name, layout):
 # Other names of operations in the table, which only graphs of earlier releases of TensorFlow contain; operations of
 # random layers; and those that tracing with sizes replaces by constants, which files contain.
 ELSEWHERE = {
+    *("BlocksOfChannels", "NormalizedCases", "NormalizedChannels", "Resampled"),  # of ONNX
     *("BatchNormInTraining", "OnesLike", "Shape", "Size", "StatelessRandomGetKeyCounter", "StatelessRandomNormalV2"),
     *("StatelessRandomUniformV2", "ZerosLike"),
     *("Add", "AvgPool3D", "BatchMatMul", "BatchMatMulV3", "BiasAddV1", "Div", "FusedBatchNorm", "FusedBatchNormV2"),
