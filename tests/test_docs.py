@@ -94,6 +94,11 @@ def _command_lines():
             yield shlex.split(line, comments=True)
 
 
+def test_pages_have_no_merge_conflicts():
+    marked = [page.name for page in PAGES if re.search(r"^(<{7}|={7}|>{7})( |$)", page.read_text(), re.MULTILINE)]
+    assert not marked
+
+
 def test_every_command_line_is_one():
     seen = set()
     for words in _command_lines():

@@ -89,6 +89,20 @@ def _named_outputs(structure: Any, concrete: Any, names: Sequence[str] | None) -
     return dict(zip(keys, tensors, strict=True))
 
 
+def _known(title: str, argument: str, specs: Any) -> Any:
+    """Returns the shapes and dtypes of inputs.
+
+    Raises:
+      ConfigError: there are none.
+    """
+    if not specs:
+        raise ConfigError(
+            f"{title}: the shapes of its inputs are unknown. Fix: call mi.networks.load({argument}, "
+            "signature=[tf.TensorSpec([None, None, None, None, 1])])."
+        )
+    return specs
+
+
 class KerasSource:
     """A model of Keras 2 or 3.
 
@@ -100,12 +114,7 @@ class KerasSource:
     def __init__(self, model: Any, signature: Signature | None) -> None:
         self.title: str = f"Keras model '{model.name}'"
         self._model = model
-        symbolic = signature or getattr(model, "inputs", None)
-        if not symbolic:
-            raise ConfigError(
-                f"{self.title}: the shapes of its inputs are unknown. Fix: call mi.networks.load(model, "
-                "signature=[tf.TensorSpec([None, None, None, None, 1])])."
-            )
+        symbolic = _known(self.title, "model", signature or getattr(model, "inputs", None))
         names = input_names([x.name or f"input_{i}" for i, x in enumerate(symbolic)])
         self.signature = {name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, symbolic, strict=True)}
         # A Sequential model has inputs, but no structure of them.
@@ -154,12 +163,7 @@ class FunctionSource:
 
     def __init__(self, function: Any, signature: Signature | None) -> None:
         self.title = f"tf.function '{getattr(function, '__name__', 'function')}'"
-        specs = signature or getattr(function, "input_signature", None)
-        if not specs:
-            raise ConfigError(
-                f"{self.title}: the shapes of its inputs are unknown. Fix: call mi.networks.load(function, "
-                "signature=[tf.TensorSpec([None, None, None, None, 1])])."
-            )
+        specs = _known(self.title, "function", signature or getattr(function, "input_signature", None))
         names = input_names([x.name or f"input_{i}" for i, x in enumerate(specs)])
         self.signature: dict[str, tuple[Shape, tf.DType]] = {
             name: (tuple(x.shape), x.dtype) for name, x in zip(names, specs, strict=True)

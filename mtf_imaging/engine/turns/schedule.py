@@ -159,7 +159,7 @@ class Schedule:
             return function(*arguments)
 
     def _keep(self, stage: stages.Stage, turn: int, outputs: Sequence[tf.Tensor], collected: Mapping) -> None:
-        """Stores and collects what a turn computed."""
+        """Stores and collects the outputs of a turn."""
         if turn:
             self.store.settle(turn - 1)
         for x, y in zip(stage.fetches, outputs, strict=True):
