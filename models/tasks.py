@@ -31,10 +31,11 @@ class NetworkTask:
 
     def _check_outputs(self, number):
         if number != self.num_outputs:
+            region = " The sigmoid of one output is a region of nnU-Net's dataset.json." if number == 1 else ""
             raise mi.ConfigError(
                 f"{type(self).__name__}.network: the network has {number} classes, but this task needs "
                 f"{self.num_outputs}. Fix: use a network with {self.num_outputs} classes, or leave out its number of "
-                "classes."
+                f"classes.{region}"
             )
 
     def _widened(self, logits):

@@ -32,6 +32,8 @@ class Facts:
         were 0.
       patch: voxels of the training patches, in the format of `data.sampling.grid.format_grid`; None for whole
         images.
+      orientation: the directions in which the axes of the network's input increase, such as "LPS", if they are not
+        RAS; see `nibabel.aff2axcodes`.
       provenance: the training cases and the starts of the run; see `training_provenance`. None before
         `train` saves them.
     """
@@ -44,6 +46,7 @@ class Facts:
     held_out_split: str | None = None
     class_frequencies: list[float] | None = None
     patch: str | None = None
+    orientation: str | None = None
     provenance: dict[str, Any] | None = None
 
     @property

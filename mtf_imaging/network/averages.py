@@ -90,6 +90,20 @@ def flipped(network: Network, axes: Sequence[int]) -> Network:
     return network.map(change) if axes else network
 
 
+def of_mirrored(network: Network, axes: Sequence[int]) -> Network:
+    """Returns a network whose images are mirror images of those of another network, as are its predictions.
+
+    Args:
+      network: a network whose prediction has the sizes of the image.
+      axes: the spatial axes that increase in the opposite direction; () returns the network itself.
+    """
+
+    def change(own: Slices, sizes: tuple[int, ...]) -> Slices:
+        return own.replace(predict=functools.partial(_predict_flipped, own, sizes, tuple(axes)))
+
+    return network.map(change) if axes else network
+
+
 def _predict_flipped(own: Slices, sizes: tuple[int, ...], axes: tuple[int, ...], images: np.ndarray) -> Any:
     """Returns the predictions for flipped images in the slice of this process.
 

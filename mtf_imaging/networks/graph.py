@@ -12,6 +12,7 @@ from mtf_imaging.engine.compat import function_graph
 CONSTANT, INPUT, VARIABLE = "Const", "Input", "Variable"
 BATCH_NORM = "BatchNormInTraining"  # not an operation of TensorFlow; see `idioms`
 CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
+_ACTIVATIONS = ("Softmax", "Sigmoid")
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
 Source = tuple[str, int]  # the name of a node and the number of its output
@@ -112,6 +113,20 @@ def ordered(nodes: Iterable[Node], outputs: Mapping[str, Source]) -> Graph:
             waiting.remove(ready)
             placed[ready.name] = ready
     return Graph(tuple(placed.values()), outputs)
+
+
+def without_activation(graph: Graph) -> Graph:
+    """Returns a graph whose outputs are the logits where they were the softmax or the sigmoid of them."""
+    nodes = {node.name: node for node in graph.nodes}
+
+    def logits(source: Source) -> Source:
+        end = nodes[source[0]]
+        while end.operation == "Identity":
+            end = nodes[end.inputs[0][0]]
+        return end.inputs[0] if end.operation in _ACTIVATIONS else source
+
+    outputs = {name: logits(source) for name, source in graph.outputs.items()}
+    return Graph(_needed(nodes, outputs, True), outputs)
 
 
 def upstream(

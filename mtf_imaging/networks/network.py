@@ -10,7 +10,7 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.networks.conversion import Weight, convert, refuse, unknown_operations
-from mtf_imaging.networks.graph import Graph
+from mtf_imaging.networks.graph import Graph, without_activation
 from mtf_imaging.networks.idioms import fused
 
 _SPATIAL = ("x", "y", "z")
@@ -111,18 +111,20 @@ class Network:
         refuse(title, unknown_operations(self.graph(shapes)))
         return specs
 
-    def __call__(self, *, training: bool = False, **tensors: mtf.Tensor) -> Any:
+    def __call__(self, *, training: bool = False, logits: bool = False, **tensors: mtf.Tensor) -> Any:
         """Computes the network.
 
         Args:
           training: whether to compute as in training: batch norms use the statistics of the batch and update their
             moving averages, and dropouts drop.
+          logits: whether to leave out a softmax or sigmoid at the end.
           **tensors: a Tensor[batch, spatial..., channels] for each input, by name.
 
         Returns:
           A Tensor[batch, spatial..., channels], or a dict of them if the network has several outputs.
 
         Raises:
+          ConfigError, ShapeError: the inputs are others than those of the network.
           NotSupportedError: operations cannot be converted. The error lists all of them.
         """
         signature = self._source.signature
@@ -132,7 +134,14 @@ class Network:
                 f"{', '.join(tensors) or 'none'}. Fix: pass these inputs by name."
             )
         shapes = {key: tuple(x.shape.to_integer_list) for key, x in tensors.items()}
+        for key, (*_, given) in shapes.items():
+            if (own := signature[key][0][-1]) not in (None, given):
+                raise ShapeError(
+                    f"{self._source.title}: its input '{key}' has {own} channels, but the image has {given}. Fix: give "
+                    f"images with {own} channels."
+                )
         graph = self.graph(shapes, training)
+        graph = without_activation(graph) if logits else graph
         outputs = convert(self._source.title, graph, tensors, self._source.weights)
         results = {}
         for name, array in outputs.items():

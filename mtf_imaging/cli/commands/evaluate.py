@@ -16,7 +16,8 @@ from mtf_imaging.settings.inference import EvaluateSettings
 
 SUMMARY = "segments labeled cases and scores the result: tables, a report with pictures."
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
-SETTINGS = (with_kinds(EvaluateSettings),)
+SETTINGS = (with_kinds(EvaluateSettings), setup_flags.ImportedNetworkFlags)
+INSTEAD = {"model_dir": "network"}
 WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "evaluate has --eval_batch_size."}
 
@@ -36,5 +37,5 @@ def run(values: flags.FlagValues) -> str:
 
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "cases": cases}
-    evaluate(**bound_settings(*SETTINGS, setup, values, **own))
+    evaluate(**bound_settings(SETTINGS[0], setup, values, **own))
     return f"open {shlex.quote(str(Path(values.output_dir) / 'report.html'))} in a browser"

@@ -14,7 +14,8 @@ from mtf_imaging.settings.inference import PredictSettings
 
 SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in images."
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
-SETTINGS = (with_kinds(PredictSettings),)
+SETTINGS = (with_kinds(PredictSettings), setup_flags.ImportedNetworkFlags)
+INSTEAD = {"model_dir": "network"}
 WITHOUT = ("micro_batches",)
 IDLE = {"batch_size": "predict has --eval_batch_size."}
 NOTES = (
@@ -41,5 +42,5 @@ def run(values: flags.FlagValues) -> str:
 
     setup = configuration.bind_together()
     own = {"spacing_table": given.spacing_table, "planned": planned}
-    predict(**bound_settings(*SETTINGS, setup, values, **own))
+    predict(**bound_settings(SETTINGS[0], setup, values, **own))
     return f"open {shlex.quote(values.output)} in a viewer of its format, for instance 3D Slicer for volumes"

@@ -10,10 +10,11 @@ from pathlib import Path
 import gin
 from absl import flags
 
-from mtf_imaging.cli.config import gin_config, partition_flags, run_config
+from mtf_imaging.cli.config import gin_config, imported_network, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
+from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.processes.devices import join
@@ -29,6 +30,9 @@ class GinSettings(Settings):
     """The sources of a command's gin parameters.
 
     Attributes:
+      network: file of a network of Keras, TensorFlow or ONNX (.keras, .h5, .pb, .onnx, or the folder of a SavedModel),
+        for the segmentation of volumes. It is the network of the job, and its weights are the first weights of a
+        training.
       gin_file: path of a gin file, or name of a shipped file (unet3d_demo, 4x4); may be repeated.
       gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
         --gin.NAME=VALUE.
@@ -37,6 +41,7 @@ class GinSettings(Settings):
         sources.
     """
 
+    network: str | None = setting(default=None, flag=True)
     gin_file: tuple[str, ...] = setting(default=(), flag=True)
     gin_param: tuple[str, ...] = setting(default=(), flag=True)
     import_modules: bool = setting(default=True, flag=True)
@@ -85,7 +90,8 @@ class Configuration:
         self._saved = saved
         self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
-        given_files = [gin_config.find_gin_file(name) for name in values.gin_file]
+        foreign = [imported_network.JOB] if values.network else []
+        given_files = [gin_config.find_gin_file(name) for name in (*foreign, *values.gin_file)]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
         if job and not has_job:
             _logger.info("no job given; using %s", job)
@@ -97,6 +103,8 @@ class Configuration:
         self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
         self._bindings, self._import_modules = values.gin_param, values.import_modules
         self._values = {parameters[name]: value for name, value in given.items()}
+        if values.network:
+            self._values[imported_network.PATH] = values.network
 
     def binds(self, name: str) -> bool:
         """Returns whether a parameter, such as "train.data", is bound to a value other than None.
@@ -131,13 +139,37 @@ class Configuration:
         return setup
 
 
+@settings
+class ImportedNetworkFlags(Settings):
+    """The network of a command that needs a trained one.
+
+    Attributes:
+      preprocessing: with `network`, the JSON file that describes the images and labels of the network: channels,
+        intensities, voxel size and labels (docs/guides/networks.md).
+    """
+
+    preprocessing: str | None = setting(default=None, flag=True)
+
+
 def saved_run(values: flags.FlagValues) -> tuple[Path, Configuration]:
     """Returns the run folder in --model_dir, and its configuration; with --ensemble, those of the first fold.
 
+    With --network, --model_dir becomes a temporary folder with the weights of this network.
+
     Raises:
       CheckpointError: the run, or a fold, has no such checkpoint.
-      ConfigError, LayoutError: the folds do not form an ensemble, or the same as in `Configuration`.
+      ConfigError, LayoutError: the folds do not form an ensemble, there is no preprocessing file, or the same as in
+        `Configuration`.
     """
+    if values.preprocessing and not values.network:
+        raise ConfigError("--preprocessing has no effect without --network. Fix: give both, or neither.")
+    if values.network:
+        if values.model_dir or not values.preprocessing:
+            what = f"--model_dir {values.model_dir} has one, too" if values.model_dir else "its images are not known"
+            fix = "leave one out" if values.model_dir else "give --preprocessing FILE, which describes them"
+            raise ConfigError(f"--network {values.network} is a network, but {what}. Fix: {fix}.")
+        import_tensorflow()
+        values.model_dir = str(imported_network.write_run(Path(values.network), Path(values.preprocessing)))
     run = Path(values.model_dir)
     if values.ensemble:
         runs = ensemble_runs(run, values.checkpoint)

@@ -81,7 +81,13 @@ def check_flags(name: str, command, argv: list[str]) -> flags.FlagValues:
     if words:
         values[command.WORDS].value = [*(values[command.WORDS].value or ()), *words]
     FlagSettings(values, *settings_with_flags(command))  # checks the values
-    missing = [f"--{flag}" for flag in required(*command.SETTINGS) if not values[flag].value]
+    instead = getattr(command, "INSTEAD", {})
+    given = [flag for flag in values if values[flag].value]
+    missing = [
+        f"--{flag} or --{instead[flag]}" if flag in instead else f"--{flag}"
+        for flag in required(*command.SETTINGS)
+        if flag not in given and instead.get(flag) not in given
+    ]
     if missing:
         raise ConfigError(f"{name} needs {_enumeration(missing)}. Example: {command.EXAMPLE}")
     if hasattr(command, "REST"):  # defined after parsing, so that it is not a flag of the command line
@@ -174,7 +180,8 @@ def command_help(name: str, command) -> str:
         lines += ["Usage:", f"  {usage_line(name, command)}", ""]
     lines.append("Flags:")
     for flag in (values[flag] for flag in values if flag not in idle):
-        needed = " (required)" if flag.name in required(*command.SETTINGS) else ""
+        other = getattr(command, "INSTEAD", {}).get(flag.name)
+        needed = f" (required{f', or --{other}' if other else ''})" if flag.name in required(*command.SETTINGS) else ""
         default = f" (default: {shown})" if (shown := shown_default(flag)) else ""
         lines.append(f"  --{flag.name}{needed}")
         text = flag.help.split(";\n")[0]  # drops absl's note that the flag may be repeated

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, format_grid, parse_grid
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.data.sampling.sampling import (
     BOX_MULTIPLE,
     Sampling,
@@ -68,7 +69,7 @@ class Samplings:
         return self.choose(shape, spacing).spans(shape, spacing)
 
 
-AnySampling = Sampling | Samplings
+AnySampling = Sampling | Samplings | OwnSize
 
 
 def make_sampling(grids: Iterable[Grid], spacing: Spacing | None) -> AnySampling:

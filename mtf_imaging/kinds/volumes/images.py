@@ -1,5 +1,6 @@
 """Volumes that a network segments on the voxel grid of its training, each in its own geometry."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -13,6 +14,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images.cropping import warn_of_cropped_volume
 from mtf_imaging.data.records.splits import held_out_keys
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, NONE
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -28,6 +30,7 @@ from mtf_imaging.kinds.volumes.segment.planning import label_segments, map_choic
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
 from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
 from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
+from mtf_imaging.network.averages import of_mirrored
 from mtf_imaging.network.network import Network
 from mtf_imaging.network.uncertainty import with_entropy
 from mtf_imaging.settings.values import check_flips
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
+_RAS = "RAS"  # the directions in which the axes of canonical images increase
 _logger = logging.getLogger(__name__)
 
 
@@ -74,6 +78,8 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
         """How the volumes are segmented."""
         own = self._settings
         sampling = sampling_of_facts(self._facts, own.resolution, own.spacing)
+        if isinstance(sampling, OwnSize) and self._sliding_window is not None:
+            sampling = OwnSize(sampling.spacing, 1, self._sliding_window.size)
         return Segmenter(sampling, own.window, self._description, own.spacing_table, self._maps, self.cleanup)
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:
@@ -96,10 +102,19 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
         settings = dataclasses.replace(settings, window=self._sliding_window)
         flips = [AXIS_NAMES.index(name) for name in check_flips(self._settings.flips)]
+        grids = self.segmenter.sampling.grids
+        if is_any := not grids:
+            with contextlib.closing(self.segmenter.open(images[0])) as source:
+                grids = (self.segmenter.grid(source.geometry),)
+        return trained_network(settings, runs, grids, flips, any_size=is_any, member=self._member)
+
+    def _member(self, network: Network) -> Network:
+        """Returns the network of a run with the entropy, if there are maps of it, and for images in canonical axes."""
+        orientation = (self._facts and self._facts.orientation) or _RAS
+        network = of_mirrored(network, [axis for axis, direction in enumerate(_RAS) if direction not in orientation])
         if not self._maps.uncertainty:
-            return trained_network(settings, runs, self.segmenter.sampling.grids, flips)
-        member = functools.partial(with_entropy, has_regions=self._description.has_regions)
-        return trained_network(settings, runs, self.segmenter.sampling.grids, flips, member=member)
+            return network
+        return with_entropy(network, has_regions=self._description.has_regions)
 
     def steps(self, network: Network) -> Steps[Case, ReadCase, Segmentation]:
         def infer(cases: Sequence[Case], read: Sequence[ReadCase]) -> list[Segmentation]:

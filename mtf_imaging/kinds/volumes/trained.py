@@ -1,10 +1,13 @@
 """The training data and settings of a network for volumes."""
 
+import re
 from pathlib import Path
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
+from mtf_imaging.data.sampling.own_size import OwnSize
+from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
 from mtf_imaging.kinds.all_kinds import read_facts
@@ -12,6 +15,8 @@ from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.network.windows import STEP, SlidingWindow
 from mtf_imaging.settings.patches import WHOLE, SlidingWindowSettings
 from mtf_imaging.settings.values import Resolution, Spacing, parse_resolution
+
+_OWN_SIZE = re.compile(r"any(:(?P<multiple>[1-9]\d{0,3}))?")
 
 
 def description_of_run(model_dir: str | Path) -> Description:
@@ -45,6 +50,8 @@ def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacin
         resolution = facts.resolution
     if spacing is None and facts is not None:
         spacing = facts.spacing
+    if isinstance(resolution, str) and (size := _OWN_SIZE.fullmatch(resolution)):
+        return OwnSize(parse_spacing(spacing), int(size["multiple"] or BOX_MULTIPLE))
     if not isinstance(resolution, str | int):
         resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
     return parse_any_sampling(resolution, spacing)

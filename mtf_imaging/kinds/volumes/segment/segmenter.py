@@ -12,6 +12,7 @@ from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import LabelCodes
+from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
@@ -19,6 +20,7 @@ from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.sampling.buckets import AnySampling
+from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -63,6 +65,10 @@ class Segmenter:
         """Opens the image of a case. Each process reads the voxels that its slice needs."""
         return open_case(case, self.known, self.description)
 
+    def grid(self, geometry: Geometry) -> Grid:
+        """Returns the voxels of the network's input along x, y and z for a volume."""
+        return self.sampling.choose(geometry.shape, geometry.spacing).grid
+
     def segment(self, source: ImageSource, predict_probabilities: PredictProbabilities) -> "Segmentation":
         """Segments one volume.
 
@@ -76,9 +82,8 @@ class Segmenter:
         """
         own, geometry = self.description, source.geometry
         count = own.num_outputs + int(self.maps.uncertainty)
-        grid = self.sampling.choose(geometry.shape, geometry.spacing).grid
         network = as_network(predict_probabilities, len(source.channels), count)
-        slices = network.slices(grid)
+        slices = network.slices(self.grid(geometry))
         *region, channels = slices.inputs[slices.group.index]
         with contextlib.closing(source):
             statistics = _statistics(slices.group, source, own)

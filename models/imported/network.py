@@ -1,0 +1,81 @@
+"""A network of Keras, TensorFlow or ONNX as the network of a segmentation task."""
+
+import dataclasses
+from pathlib import Path
+
+import gin
+
+import mtf_imaging as mi
+
+_AXES = "xyz"
+
+
+@gin.configurable(module="imported")
+@dataclasses.dataclass(eq=False)
+class Network:
+    """A network in a file that another program wrote; see `mi.networks.load`.
+
+    Its first weights are those of the file. A softmax or sigmoid at its end is left out, because the task computes it.
+
+    Attributes:
+      path: the path of the file, or of the folder of a SavedModel.
+      axes: the order of the axes of its input between the batch and the channels, such as "zyx". Default: x, y and z.
+      output: the name of the output with the logits of the classes. Only a network with several outputs needs it.
+    """
+
+    path: str = dataclasses.field(kw_only=True)
+    axes: str = _AXES
+    output: str | None = None
+
+    def __post_init__(self):
+        if sorted(self.axes) not in (sorted(_AXES), sorted(_AXES[:2])):
+            raise mi.ConfigError(
+                f"imported.Network.axes = {self.axes!r}: must name each axis once. Fix: for instance 'zyx'."
+            )
+        self._loaded = mi.networks.load(self.path)  # here, because a program that is built must not load it
+        if len(self._loaded.input_names) > 1:
+            raise mi.NotSupportedError(
+                f"{self.path}: the network has the inputs {', '.join(self._loaded.input_names)}, but a segmentation "
+                "has one image. Fix: write a task with mi.networks.task."
+            )
+
+    def __getstate__(self):
+        """Returns the file and the settings; the content of the file is the identity of the network."""
+        return {"path": Path(self.path), "axes": self.axes, "output": self.output}
+
+    def __setstate__(self, state):
+        self.__init__(**state)
+
+    def __call__(self, image, is_training):
+        """Returns the logits.
+
+        Args:
+          image: Tensor[batch, x, y, z, channels], or without z.
+          is_training: whether batch norms use the statistics of the batch and dropouts drop.
+
+        Returns:
+          Tensor[batch, x, y, z, classes], or without z.
+
+        Raises:
+          ConfigError: the network has no such output, or its output is no segmentation of the image.
+        """
+        (name,) = self._loaded.input_names
+        batch, *space, channels = image.shape.dims
+        own = sorted(space, key=lambda dim: self.axes.index(dim.name))
+        turned = mi.mtf.transpose(image, mi.mtf.Shape([batch, *own, channels]))
+        outputs = self._loaded(training=is_training, logits=True, **{name: turned})
+        if isinstance(outputs, dict):
+            if self.output not in outputs:
+                raise mi.ConfigError(
+                    f"{self.path}: imported.Network.output = {self.output!r}, but the outputs are "
+                    f"{', '.join(outputs)}. Fix: choose one of them."
+                )
+            outputs = outputs[self.output]
+        *voxels, classes = outputs.shape.dims
+        if voxels != [batch, *own]:
+            raise mi.ConfigError(
+                f"{self.path}: the output of the network is {outputs.shape}, which is no segmentation of "
+                f"{turned.shape}. Fix: use sizes that the network keeps, such as multiples of 32, or a network for "
+                "segmentation."
+            )
+        return mi.mtf.transpose(outputs, mi.mtf.Shape([batch, *space, classes]))

@@ -1,0 +1,99 @@
+"""A network of another library as the run of a job: its file, and a file that describes its images and labels."""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.description_fields import as_fields, from_fields
+from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.sampling import format_spacing, parse_spacing
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.json_file import read_object
+from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.kinds.facts import VOLUMES, Facts
+
+JOB = "imported_network"  # the gin file
+PATH = "imported.Network.path"
+_AXES = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
+_CANONICAL = "RAS"
+_SIDE = 64  # voxels along an axis for which the network is built to find its variables
+
+
+def write_run(network: Path, preprocessing: Path) -> Path:
+    """Writes the folder of a run with the weights of a network; the folder is deleted when the process ends.
+
+    Args:
+      network: the file of the network, or the folder of a SavedModel.
+      preprocessing: the JSON file that describes its images and labels; see `docs/guides/networks.md`.
+
+    Returns:
+      The folder, which has the name of the network.
+
+    Raises:
+      ConfigError, DataError: a file is invalid, or they do not fit.
+    """
+    from mtf_imaging.models.imported import Network
+    from mtf_imaging.models.unet3d import Segmentation
+    from mtf_imaging.training.checkpoints.weights_folder import write_weights
+    from mtf_imaging.training.prediction import NetworkBuilder
+
+    if not network.exists():
+        raise DataError(f"--network {network}: there is no such file. Fix: give the file of a network.")
+    fields = read_object(preprocessing)
+    where = str(preprocessing)
+    description = from_fields(fields, where)
+    facts = _facts(fields, description, where)
+    axes = "".join(_AXES[direction] for direction in facts.orientation or _CANONICAL)
+    parent = Path(tempfile.mkdtemp(prefix="mtf_imaging_"))
+    atexit.register(shutil.rmtree, parent, ignore_errors=True)
+    folder = parent / network.stem
+    folder.mkdir()
+    facts.save(folder)
+    lines = [f"include '{JOB}.gin'", f"{PATH} = {str(network.resolve())!r}", f"imported.Network.axes = {axes!r}"]
+    (folder / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    task = Segmentation(network=Network(path=str(network), axes=axes)).for_data(description)
+    sizes = _numbers(fields, "sliding_window", where) or [_SIDE] * 3
+    program = NetworkBuilder(task=task).program(sizes)
+    values = {name: np.asarray(variable) for name, variable in program.variables.items()}
+    write_weights(folder, values, {"title": network.name})
+    return folder
+
+
+def _facts(fields: Mapping[str, Any], description: Description, where: str) -> Facts:
+    """Returns the facts of a network in the fields of a preprocessing file."""
+    if "intensities" not in fields:
+        raise DataError(
+            f"{where}: lacks intensities, the scaling of each channel in the training of the network. Fix: add, for "
+            'instance, "intensities": ["window -160 240"] or ["z-score"]; use "none" if the values are not scaled.'
+        )
+    window = _numbers(fields, "sliding_window", where)
+    spacing = fields.get("spacing")
+    orientation = fields.get("axes", _CANONICAL)
+    if not isinstance(orientation, str) or sorted(_AXES.get(each, "") for each in orientation) != ["x", "y", "z"]:
+        raise DataError(
+            f"{where}: axes is {orientation!r}, but needs a letter for each axis of the network's input: R or L, A or "
+            'P, and S or I, the side of the patient to which it increases. Fix: for instance "axes": "LPS".'
+        )
+    return Facts(
+        VOLUMES,
+        str(fields.get("resolution", "any")),
+        format_spacing(parse_spacing(spacing)),
+        description=as_fields(description),
+        patch=window and format_grid(window),
+        orientation=None if orientation == _CANONICAL else orientation,
+    )
+
+
+def _numbers(fields: Mapping[str, Any], key: str, where: str) -> list[int] | None:
+    value = fields.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 3 or not all(type(n) is int and n > 0 for n in value):
+        raise DataError(f'{where}: {key} is {value!r}. Fix: give voxels along x, y and z, as in "{key}": [64, 64, 32].')
+    return value

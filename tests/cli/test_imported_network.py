@@ -1,0 +1,159 @@
+"""`--network`: networks of other libraries in predict, evaluate, explain and train, with a preprocessing file."""
+
+import json
+
+import keras
+import nibabel
+import numpy as np
+import pytest
+
+from tests.commands import run_line
+
+AFFINES = np.diag([-1.5, -1.5, 2.0, 1.0]), np.diag([1.5, -1.5, -2.0, 1.0])  # LPS and RPI
+LABELS = {"background": 0, "organ": 1, "spot": 2}
+
+
+def built(activation="softmax", filters=3):
+    keras.utils.set_random_seed(1)
+    image = keras.Input((None, None, None, 1))
+    skip = keras.layers.Conv3D(8, 3, padding="same", activation="relu", kernel_initializer="he_normal")(image)
+    x = keras.layers.Conv3D(8, 3, padding="same", activation="relu")(keras.layers.MaxPool3D()(skip))
+    x = keras.layers.Concatenate()([keras.layers.UpSampling3D()(x), skip])
+    return keras.Model(image, keras.layers.Conv3D(filters, 1, activation=activation)(x))
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a network, its preprocessing file, and two CTs of different sizes and orientations."""
+    monkeypatch.chdir(tmp_path)
+    built().save("net.keras")
+    rng = np.random.default_rng(0)
+    (tmp_path / "cases").mkdir()
+    for number, (sizes, affine) in enumerate(zip([(10, 12, 9), (14, 8, 10)], AFFINES, strict=True)):
+        values = rng.integers(-300, 400, sizes).astype(np.int16)
+        nibabel.save(nibabel.Nifti1Image(values, affine), f"cases/volume-{number}.nii.gz")
+    describe()
+    return tmp_path
+
+
+def describe(**fields):
+    known = {"channel_names": {"0": "CT"}, "labels": LABELS, "file_ending": ".nii.gz"}
+    known |= {"intensities": ["window -160 240"], "resolution": "any:2"}
+    with open("net.json", "w", encoding="utf-8") as file:
+        json.dump({name: value for name, value in (known | fields).items() if value is not None}, file)
+
+
+def expected(number, directions="RAS"):
+    """Returns the labels of Keras's own network, computed on an image whose axes increase in some directions."""
+    stored = nibabel.load(f"cases/volume-{number}.nii.gz")
+    own = nibabel.io_orientation(stored.affine)
+    there = nibabel.orientations.axcodes2ornt(directions)
+    canonical = nibabel.orientations.axcodes2ornt("RAS")
+    values = turned(stored.get_fdata().astype(np.float32), own, canonical)
+    image = np.pad(np.clip((values + 160) / 400, 0, 1), [(0, n % 2) for n in values.shape])
+    model = keras.saving.load_model("net.keras")
+    logits = model(turned(image, canonical, there)[np.newaxis, ..., np.newaxis])
+    found = turned(np.argmax(logits[0], -1), there, canonical)
+    return turned(found[tuple(map(slice, values.shape))], canonical, own)
+
+
+def turned(array, have, want):
+    return nibabel.orientations.apply_orientation(array, nibabel.orientations.ornt_transform(have, want))
+
+
+def predict(flags=""):
+    return run_line(f"predict --network net.keras --preprocessing net.json --input cases --output out {flags}")
+
+
+def labels(number):
+    return np.asarray(nibabel.load(f"out/segmentation-{number}.nii.gz").dataobj)
+
+
+@pytest.mark.parametrize(
+    ("directions", "flags"),
+    [
+        ("RAS", ""),
+        ("SPL", "--mesh_shape rows:2,cols:2 --layout x:rows,z:cols"),
+        ("PIR", "--mesh_shape slabs:4 --layout x:slabs --sequential slabs"),
+    ],
+)
+def test_predictions_equal_those_of_keras(folder, directions, flags):
+    """Each volume keeps its own size and geometry, and the network sees the axes in its own order."""
+    describe(axes=directions)
+    assert predict(flags) == 0
+    for number in range(2):
+        wanted = expected(number, directions)
+        assert len(np.unique(wanted)) == 3
+        np.testing.assert_array_equal(labels(number), wanted)
+
+
+def test_a_second_call_keeps_the_predictions_of_the_same_network(folder, capfd):
+    assert predict() == 0
+    assert predict() == 0
+    assert "kept 2 of 2 predictions" in capfd.readouterr().err
+    built(activation=None).save("net.keras")
+    assert predict() == 1
+    assert "another network" in capfd.readouterr().err
+
+
+def test_a_window_slides_over_small_and_large_volumes(folder):
+    describe(sliding_window=[8, 8, 12])
+    assert predict() == 0
+    assert labels(0).shape == (10, 12, 9)
+
+
+def test_evaluate_scores_the_network(folder):
+    for number in range(2):
+        image = nibabel.load(f"cases/volume-{number}.nii.gz")
+        known = expected(number).astype(np.uint8)
+        nibabel.save(nibabel.Nifti1Image(known, image.affine), f"cases/segmentation-{number}.nii.gz")
+    assert run_line("evaluate --network net.keras --preprocessing net.json --input_dir cases --output_dir scores") == 0
+    scores = json.loads((folder / "scores" / "metrics.json").read_text())
+    assert scores["organ"]["dice_global"] == 1
+
+
+def test_one_output_with_a_sigmoid_is_a_region(folder):
+    built("sigmoid", 1).save("net.keras")
+    describe(labels={"background": 0, "organ": [1]}, regions_class_order=[1])
+    assert predict() == 0
+    assert {*np.unique(labels(0))} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "code"),
+    [
+        ({"intensities": None}, "lacks intensities", 1),
+        ({"axes": "LPX"}, "axes is 'LPX'", 1),
+        ({"sliding_window": [8, 8]}, "sliding_window is [8, 8]", 1),
+        ({"labels": {"background": 0, "organ": 1}}, "the network has 3 classes, but this task needs 2", 2),
+        ({"channel_names": {"0": "T1w", "1": "T2w"}, "intensities": ["z-score", "z-score"]}, "has 1 channels, but the image has 2", 1),
+    ],
+)
+def test_what_does_not_fit_is_named(folder, capfd, fields, message, code):
+    describe(**fields)
+    assert predict() == code
+    assert message in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--network net.keras", "give --preprocessing"),
+        ("--network net.keras --preprocessing net.json --model_dir run", "leave one out"),
+        ("--model_dir run --preprocessing net.json", "--preprocessing has no effect"),
+        ("", "predict needs --model_dir or --network"),
+    ],
+)
+def test_flags_that_do_not_fit(folder, capfd, flags, message):
+    assert run_line(f"predict {flags} --input cases --output out") == 2
+    assert message in capfd.readouterr().err
+
+
+def test_a_missing_network_is_named(folder, capfd):
+    assert run_line("predict --network no.keras --preprocessing net.json --input cases --output out") == 1
+    assert "no.keras: there is no such file" in capfd.readouterr().err
+
+
+def test_explain_needs_no_preprocessing(folder, capsys):
+    assert run_line("explain --network net.keras --resolution 32 --mesh_shape slabs:4 --layout x:slabs") == 0
+    assert "4 processors" in capsys.readouterr().out
