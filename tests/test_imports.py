@@ -26,7 +26,7 @@ LAYERS = [
     {"upstream"},
     {"turns"},
     {"program"},
-    {"network"},
+    {"inference"},
     {"training"},
     {"networks"},
 ]

@@ -48,7 +48,7 @@ TYPED = [
     "kinds/volumes/kind.py",
     "kinds/volumes/trained.py",
     "kinds/volumes/training.py",
-    "network",
+    "inference",
     "networks",
     "parameters.py",
     "settings",

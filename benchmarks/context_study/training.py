@@ -81,10 +81,10 @@ def _settings(own: Trainings) -> TrainSettings:
 
 def _train(own: Trainings, settings: TrainSettings, seed: int) -> dict[str, Any]:
     """Runs one training and returns its course and costs."""
+    from mtf_imaging.inference.windows import SlidingWindow
     from mtf_imaging.jobs.data.training_data import as_training_data  # these import TensorFlow
     from mtf_imaging.jobs.steps.costs import explain_step
     from mtf_imaging.jobs.training import run_training
-    from mtf_imaging.network.windows import SlidingWindow
     from mtf_imaging.training.prediction import NetworkBuilder
 
     manifest, data = open_records(own.data_dir), as_training_data(settings.data)

@@ -11,7 +11,7 @@ from tqdm import tqdm
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.reading import errors_named, memory_named
-from mtf_imaging.network.network import Network, Prediction
+from mtf_imaging.inference.network import Network, Prediction
 
 
 class Keyed(Protocol):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.inference.network import Network
 from mtf_imaging.kinds.batches import Image, Read, Result, in_progress
 from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.output import subfolders
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import PredictionFiles, PredictionRecord
-from mtf_imaging.network.network import Network
 
 if TYPE_CHECKING:
     from mtf_imaging.files.provenance.provenance import Provenance

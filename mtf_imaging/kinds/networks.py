@@ -3,8 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from mtf_imaging.network.averages import ensemble, flipped
-from mtf_imaging.network.network import Network
+from mtf_imaging.inference.averages import ensemble, flipped
+from mtf_imaging.inference.network import Network
 from mtf_imaging.settings.setting import check_choice
 from mtf_imaging.settings.values import DTYPES
 

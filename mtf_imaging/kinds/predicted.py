@@ -14,9 +14,9 @@ from mtf_imaging.errors import DataError
 if TYPE_CHECKING:
     from mtf_imaging.files.case_errors import CaseFaults
     from mtf_imaging.files.provenance.provenance import Provenance
+    from mtf_imaging.inference.network import Network
     from mtf_imaging.kinds.batches import Keyed, Steps
     from mtf_imaging.kinds.prediction_record import PredictionFiles
-    from mtf_imaging.network.network import Network
     from mtf_imaging.settings.inference import EvaluateSettings
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 

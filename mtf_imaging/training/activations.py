@@ -12,7 +12,7 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.network.network import Network, Prediction
+from mtf_imaging.inference.network import Network, Prediction
 from mtf_imaging.spelling import did_you_mean
 
 _BATCH = "batch"

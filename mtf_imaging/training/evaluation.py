@@ -5,7 +5,7 @@ from typing import Protocol
 
 import numpy as np
 
-from mtf_imaging.network.network import Prediction
+from mtf_imaging.inference.network import Prediction
 
 # Maps an image [x, y, z, channels] to its prediction.
 Predict = Callable[[np.ndarray], Prediction]

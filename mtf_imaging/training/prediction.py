@@ -14,9 +14,9 @@ from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.network.network import Network, Slices, by_size, of_each, prepared, whole_shape
-from mtf_imaging.network.sliding import sliding
-from mtf_imaging.network.windows import SlidingWindow
+from mtf_imaging.inference.network import Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.inference.sliding import sliding
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.activations import Activations, TrainedNetwork
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
@@ -146,8 +146,8 @@ def predictor(
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
-      arrays of another prediction; see `network.network.Prediction`. If several processes have joined, its method
-      `slices` maps the slice of an image that this process computes; see `network.network.Network`. Its method
+      arrays of another prediction; see `inference.network.Prediction`. If several processes have joined, its method
+      `slices` maps the slice of an image that this process computes; see `inference.network.Network`. Its method
       `activations` computes activations of the network, whose names are in `activation_names`; see
       `training.activations`.
 

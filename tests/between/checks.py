@@ -21,8 +21,8 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import collectives, moving, runtime
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.meshes.transport import Message
+from mtf_imaging.inference.averages import ensemble, flipped
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.network.averages import ensemble, flipped
 from mtf_imaging.training.frozen import Frozen
 from mtf_imaging.training.micro_batches import MicroBatches, part_inputs
 from mtf_imaging.training.optimizers import SGD, Adam

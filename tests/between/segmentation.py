@@ -18,14 +18,14 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.meshes import moving
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
+from mtf_imaging.inference.averages import ensemble, flipped
+from mtf_imaging.inference.network import by_size
+from mtf_imaging.inference.uncertainty import with_entropy
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment import labels, maps
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from mtf_imaging.models.unet3d import Segmentation, UNet3D
-from mtf_imaging.network.averages import ensemble, flipped
-from mtf_imaging.network.network import by_size
-from mtf_imaging.network.uncertainty import with_entropy
-from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.prediction import NetworkBuilder
 from tests.kinds.volumes import evaluate, predict_cases
 

@@ -126,7 +126,11 @@ def test_one_output_with_a_sigmoid_is_a_region(folder):
         ({"axes": "LPX"}, "axes is 'LPX'", 1),
         ({"sliding_window": [8, 8]}, "sliding_window is [8, 8]", 1),
         ({"labels": {"background": 0, "organ": 1}}, "the network has 3 classes, but this task needs 2", 2),
-        ({"channel_names": {"0": "T1w", "1": "T2w"}, "intensities": ["z-score", "z-score"]}, "has 1 channels, but the image has 2", 1),
+        (
+            {"channel_names": {"0": "T1w", "1": "T2w"}, "intensities": ["z-score", "z-score"]},
+            "has 1 channels, but the image has 2",
+            1,
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(folder, capfd, fields, message, code):

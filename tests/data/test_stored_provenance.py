@@ -15,10 +15,10 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.files.provenance.package import Package
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import TrainedRun
+from mtf_imaging.inference.network import of_function
+from mtf_imaging.inference.uncertainty import with_entropy
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
-from mtf_imaging.network.network import of_function
-from mtf_imaging.network.uncertainty import with_entropy
 from tests.data.test_dicom_seg import SHAPE, labels_of, series
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
 from tests.data.zarr_image import write_image

@@ -9,10 +9,10 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.inference.averages import flipped
+from mtf_imaging.inference.network import of_function
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.network.averages import flipped
-from mtf_imaging.network.network import of_function
 from mtf_imaging.settings.values import check_flips
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 

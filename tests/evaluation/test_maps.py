@@ -12,11 +12,11 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
+from mtf_imaging.inference.averages import ensemble, flipped
+from mtf_imaging.inference.network import Network, Slices, of_function
+from mtf_imaging.inference.uncertainty import entropy, uncertainty, with_entropy
 from mtf_imaging.kinds.volumes.segment import maps
 from mtf_imaging.kinds.volumes.segment.maps import MapChoice
-from mtf_imaging.network.averages import ensemble, flipped
-from mtf_imaging.network.network import Network, Slices, of_function
-from mtf_imaging.network.uncertainty import entropy, uncertainty, with_entropy
 from tests.data.dicom_folder import write_series
 from tests.data.test_write_labels import volume as empty_volume
 from tests.data.zarr_image import write_image

@@ -15,6 +15,7 @@ from mtf_imaging.data.sampling.slabs import source_region
 from mtf_imaging.engine.layout.regions import whole_region as whole
 from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.inference.network import Slices, as_network
 from mtf_imaging.kinds.volumes.segment.images import (
     ArraySource,
     as_source,
@@ -23,7 +24,6 @@ from mtf_imaging.kinds.volumes.segment.images import (
     source_statistics,
 )
 from mtf_imaging.kinds.volumes.segment.labels import grid_labels, sliced_labels
-from mtf_imaging.network.network import Slices, as_network
 from tests.data.test_write_labels import volume as store
 
 SHAPE = (13, 22, 17)

@@ -13,6 +13,7 @@ import mtf_imaging as mi
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import parse_sampling
+from mtf_imaging.inference.averages import flipped
 from mtf_imaging.jobs import cross_validating
 from mtf_imaging.jobs.cross_validation import pooling
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
@@ -21,7 +22,6 @@ from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.segment.images import network_input
 from mtf_imaging.kinds.volumes.segment.labels import sliced_labels
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.network.averages import flipped
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor

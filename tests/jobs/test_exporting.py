@@ -24,6 +24,7 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
 from mtf_imaging.evaluation.cleanup.rule_text import parse_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import Choice, save_rules
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.kinds.networks import task_for, trained_network
 from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
@@ -35,7 +36,6 @@ from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
-from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests import tiny_runs

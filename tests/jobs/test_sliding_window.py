@@ -10,13 +10,13 @@ import mtf_imaging as mi
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.jobs.data.training_data import as_training_data
 from mtf_imaging.jobs.held_out.cases import make_evaluator, open_held_out
 from mtf_imaging.jobs.held_out.loss import Trained
 from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.volumes.trained import window_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
-from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.observers.evaluator import Monitoring
 from mtf_imaging.training.optimizers import Adam

@@ -12,6 +12,7 @@ import pytest
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import DataError
+from mtf_imaging.inference.network import Network, Slices, of_function
 from mtf_imaging.kinds.all_kinds import KINDS
 from mtf_imaging.kinds.arrays.images import Arrays
 from mtf_imaging.kinds.facts import Facts
@@ -19,7 +20,6 @@ from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.objects.images import Images as ObjectImages
 from mtf_imaging.kinds.photos.images import Images as PhotoImages
 from mtf_imaging.kinds.prediction_record import FILE, PredictionRecord
-from mtf_imaging.network.network import Network, Slices, of_function
 from tests.jobs.object_network import CATEGORIES, write_objects_folder
 from tests.jobs.photo_network import CLASSES, write_photos
 from tests.kinds import loops

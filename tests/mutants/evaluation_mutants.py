@@ -95,14 +95,14 @@ MUTANTS = [
         ),
     ),
     *mutants(
-        "mtf_imaging/network/averages.py",
+        "mtf_imaging/inference/averages.py",
         "tests/evaluation/test_flips.py exact or symmetric or real_network",
         ("np.flip(own.predict(np.flip(moved, of_batch)), of_batch)", "own.predict(np.flip(moved, of_batch))"),
         ("for number in range(len(axes) + 1) for subset", "for number in range(len(axes)) for subset"),
         ("tuple(axis + 1 for axis in axes)", "tuple(3 - axis for axis in axes)"),
     ),
     *mutants(
-        "mtf_imaging/network/averages.py",
+        "mtf_imaging/inference/averages.py",
         "tests/evaluation/test_flips.py tests/test_doctests.py exact or averaging or modified or wider",
         ("total /= len(runs)", "total /= max(1, len(runs) - 1)"),
         ("np.array(result, np.promote_types(result.dtype, np.float32))", "np.asarray(result)"),

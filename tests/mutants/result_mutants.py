@@ -96,7 +96,7 @@ MUTANTS = [
         ("for n in numbers if n not in part]", "for n in numbers]"),
     ),
     *mutants(
-        "mtf_imaging/network/uncertainty.py",
+        "mtf_imaging/inference/uncertainty.py",
         "tests/evaluation/test_maps.py",
         ("terms = terms + entr(np.clip(1 - values, 0, 1))", "terms = 2 * terms"),
         ("0, information)\n", "0, 2 * information)\n"),

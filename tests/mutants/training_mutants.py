@@ -131,7 +131,7 @@ MUTANTS = [
         ("if self._monitoring.is_due(step + 1) and", "if self._monitoring.is_due(step) and"),
     ),
     *mutants(
-        "mtf_imaging/network/windows.py",
+        "mtf_imaging/inference/windows.py",
         "tests/training/test_sliding_windows.py",
         ("_SIGMA = 1 / 8", "_SIGMA = 1 / 4"),
         ("np.arange(window) - (window - 1) / 2", "np.arange(window) - window / 2"),
@@ -145,7 +145,7 @@ MUTANTS = [
         ("any(n < own for n, own", "any(n <= own for n, own", "", "tests/training/test_sliding_network.py"),
     ),
     *mutants(
-        "mtf_imaging/network/sliding.py",
+        "mtf_imaging/inference/sliding.py",
         "tests/training/test_sliding_network.py",
         ("chosen[min(slot, len(chosen) - 1)]", "chosen[min(slot, 0)]"),
         ("self._outputs[self._group.index])] += weighted", "self._outputs[self._group.index])] = weighted"),

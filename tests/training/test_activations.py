@@ -7,7 +7,7 @@ import tensorflow as tf
 import mtf_imaging as mi
 from mtf_imaging import mtf
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.network.windows import SlidingWindow
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.checkpoints import Checkpoints
 from mtf_imaging.training.checkpoints.weights_folder import Weights
 from mtf_imaging.training.optimizers import Adam

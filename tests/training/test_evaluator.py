@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError, Interrupted, TrainingError
-from mtf_imaging.network.network import of_function
+from mtf_imaging.inference.network import of_function
 from mtf_imaging.training.checkpoints import files as checkpoint_files
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints

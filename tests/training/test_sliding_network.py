@@ -11,11 +11,11 @@ from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.engine.layout.regions import whole_region
 from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.inference.averages import ensemble, flipped
+from mtf_imaging.inference.network import Slices
+from mtf_imaging.inference.sliding import sliding
+from mtf_imaging.inference.windows import SlidingWindow, Windows
 from mtf_imaging.kinds.networks import trained_network
-from mtf_imaging.network.averages import ensemble, flipped
-from mtf_imaging.network.network import Slices
-from mtf_imaging.network.sliding import sliding
-from mtf_imaging.network.windows import SlidingWindow, Windows
 from mtf_imaging.training import prediction
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.optimizers import Adam

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.network.windows import SlidingWindow, Windows, axis_windows
+from mtf_imaging.inference.windows import SlidingWindow, Windows, axis_windows
 
 sizes = st.tuples(st.integers(1, 40), st.integers(0, 200))  # of a window, and how much larger the image is
 steps = st.floats(0.01, 1)

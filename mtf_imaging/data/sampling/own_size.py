@@ -19,7 +19,7 @@ class OwnSize:
 
     spacing: Spacing | None = None
     multiple: int = BOX_MULTIPLE
-    least: Grid = (1, 1, 1)
+    least: tuple[int, ...] = (1, 1, 1)
 
     grids = ()  # they are not known before the volumes
 

@@ -142,14 +142,14 @@ class TrainedNetworks(tf.Module):
 
 
 def average_networks(networks: Sequence[Network]) -> Network:
-    """Returns a network that averages several networks in the order of `network.averages.ensemble`."""
+    """Returns a network that averages several networks in the order of `inference.averages.ensemble`."""
     if len(networks) == 1:
         return networks[0]
     return lambda image: _mean([lambda network=network: network(image) for network in networks])
 
 
 def average_flips(network: Network, axes: Sequence[int]) -> Network:
-    """Returns a network that averages over flips of the image in the order of `network.averages.flipped`.
+    """Returns a network that averages over flips of the image in the order of `inference.averages.flipped`.
 
     Args:
       network: the network.

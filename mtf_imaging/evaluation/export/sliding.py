@@ -1,4 +1,4 @@
-"""Exported networks that slide over an image, as `network.sliding.sliding` does."""
+"""Exported networks that slide over an image, as `inference.sliding.sliding` does."""
 
 import functools
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.evaluation.export.networks import Network
-from mtf_imaging.network.windows import SlidingWindow, Windows
+from mtf_imaging.inference.windows import SlidingWindow, Windows
 
 
 def slide(network: Network, sizes: Sequence[int], window: SlidingWindow, result: tf.TensorSpec) -> Network:

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.files.run_folder import BEST, EVAL
+from mtf_imaging.inference.network import by_size
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.held_out.loss import Trained, loss_of_batches, loss_of_regions
 from mtf_imaging.kinds.all_kinds import explained
-from mtf_imaging.network.network import by_size
-from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.training.checkpoints.best import BestCheckpoint
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints
 from mtf_imaging.training.evaluation import Evaluation

@@ -25,7 +25,7 @@ from mtf_imaging.settings.step import Devices
 
 if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group
-    from mtf_imaging.network.network import Network
+    from mtf_imaging.inference.network import Network
 
 
 # Settings of `Inference` that are no rules: files, and what changes only the speed.

@@ -19,6 +19,7 @@ from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import errors_named, reading_named
+from mtf_imaging.inference.network import Network, Prediction
 from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.image_settings import Inference
@@ -27,7 +28,6 @@ from mtf_imaging.kinds.output import check_kept, check_new, check_place, goes_to
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.kinds.volumes import images as volumes
-from mtf_imaging.network.network import Network, Prediction
 
 if TYPE_CHECKING:
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns

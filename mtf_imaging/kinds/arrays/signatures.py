@@ -7,9 +7,9 @@ import tensorflow as tf
 
 from mtf_imaging.evaluation.export.networks import TrainedNetworks, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
+from mtf_imaging.inference.averages import several_parts
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.network.averages import several_parts
 
 PREDICTION = "prediction"  # the output name of a network that returns one tensor
 

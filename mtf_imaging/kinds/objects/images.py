@@ -9,6 +9,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.inference.network import Network
 from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
@@ -32,7 +33,6 @@ from mtf_imaging.kinds.objects.scoring.folder import ObjectScoring
 from mtf_imaging.kinds.output import is_folder, plan_outputs, write_picture
 from mtf_imaging.kinds.predicted import Planned, Rows
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
-from mtf_imaging.network.network import Network
 from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:

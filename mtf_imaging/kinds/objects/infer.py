@@ -10,6 +10,7 @@ import numpy as np
 from mtf_imaging.data.pixels.exif_orientation import Orientation
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.inference.network import Prediction
 from mtf_imaging.kinds.batches import BatchNetwork, Steps, batch_network, named
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.merging import Candidates, merge
@@ -18,7 +19,6 @@ from mtf_imaging.kinds.objects.reading.images import ReadImage, read_image, stor
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
 from mtf_imaging.kinds.objects.reading.native import fit
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS, Detections
-from mtf_imaging.network.network import Prediction
 
 NMS_THRESHOLD = 0.5  # the same as in Detectron2 and this package's tasks
 

@@ -12,6 +12,7 @@ from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.pixels.batches import cyclic_batches
 from mtf_imaging.data.pixels.crop_axis import crop_axis
 from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.inference.network import Prediction
 from mtf_imaging.kinds.batches import score_held_out
 from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.objects.data_set import Objects
@@ -28,7 +29,6 @@ from mtf_imaging.kinds.objects.reading.native import fit, fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.scores import score_images
-from mtf_imaging.network.network import Prediction
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task

@@ -12,6 +12,7 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.inference.network import Network
 from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.file_images import FileImages
@@ -28,7 +29,6 @@ from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.scoring.folder import PhotoScoring, labels_description
 from mtf_imaging.kinds.predicted import Planned
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
-from mtf_imaging.network.network import Network
 from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ import numpy as np
 from mtf_imaging.data.pixels.photo_files import photo_size
 from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
+from mtf_imaging.inference.network import Prediction
 from mtf_imaging.kinds.batches import BatchNetwork, Steps, batch_network, named
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.folders import Photo
 from mtf_imaging.kinds.photos.resize import pad_photo, padded_size, resize_bilinear
-from mtf_imaging.network.network import Prediction
 
 _MULTIPLE = 64  # pixels
 

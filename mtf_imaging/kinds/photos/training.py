@@ -13,6 +13,7 @@ from mtf_imaging.data.description.differences import Difference
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.pixels.batches import cyclic_batches
 from mtf_imaging.errors import DataError
+from mtf_imaging.inference.network import Prediction
 from mtf_imaging.kinds.batches import score_held_out
 from mtf_imaging.kinds.file_images import FileTraining
 from mtf_imaging.kinds.photos.data_set import Photos
@@ -29,7 +30,6 @@ from mtf_imaging.kinds.photos.reading.label_counts import survey_photos
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
 from mtf_imaging.kinds.photos.resize import pad_photo
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
-from mtf_imaging.network.network import Prediction
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task

@@ -27,10 +27,10 @@ from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap, dice_text, label_overlaps, mean
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.evaluation.volume_scores.voxels import VoxelView
+from mtf_imaging.inference.network import as_network
 from mtf_imaging.kinds.batches import Steps, score_held_out
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
 from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities
-from mtf_imaging.network.network import as_network
 
 MEAN = "mean"  # the name of the mean Dice over all masks
 

@@ -18,6 +18,9 @@ from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, NONE
 from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.inference.averages import of_mirrored
+from mtf_imaging.inference.network import Network
+from mtf_imaging.inference.uncertainty import with_entropy
 from mtf_imaging.kinds.all_kinds import reading
 from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import VOLUMES, Facts
@@ -30,9 +33,6 @@ from mtf_imaging.kinds.volumes.segment.planning import label_segments, map_choic
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
 from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
 from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
-from mtf_imaging.network.averages import of_mirrored
-from mtf_imaging.network.network import Network
-from mtf_imaging.network.uncertainty import with_entropy
 from mtf_imaging.settings.values import check_flips
 
 if TYPE_CHECKING:

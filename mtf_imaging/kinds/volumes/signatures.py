@@ -26,12 +26,12 @@ from mtf_imaging.evaluation.export.networks import (
 )
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, checked, grid_name, with_default
 from mtf_imaging.evaluation.export.sliding import slide
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.volumes import operations
 from mtf_imaging.kinds.volumes.segment.images import volume_intensities
 from mtf_imaging.kinds.volumes.trained import description_of_facts, sampling_of_facts, window_of_run
-from mtf_imaging.network.windows import SlidingWindow
 from mtf_imaging.settings.values import check_flips
 
 VOLUME = "volume"

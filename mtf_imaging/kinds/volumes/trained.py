@@ -10,9 +10,9 @@ from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
+from mtf_imaging.inference.windows import STEP, SlidingWindow
 from mtf_imaging.kinds.all_kinds import read_facts
 from mtf_imaging.kinds.facts import Facts
-from mtf_imaging.network.windows import STEP, SlidingWindow
 from mtf_imaging.settings.patches import WHOLE, SlidingWindowSettings
 from mtf_imaging.settings.values import Resolution, Spacing, parse_resolution
 

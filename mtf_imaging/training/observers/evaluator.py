@@ -11,7 +11,7 @@ import numpy as np
 
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.network.network import Network, prepared
+from mtf_imaging.inference.network import Network, prepared
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.averages import averaged
 from mtf_imaging.training.checkpoints.best import BestCheckpoint

@@ -18,7 +18,7 @@ from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
-from mtf_imaging.network.network import Slices, whole_shape
+from mtf_imaging.inference.network import Slices, whole_shape
 
 if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group

@@ -19,8 +19,8 @@ from mtf_imaging.data.sampling.sampling import way_back
 from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.network.network import Slices
-from mtf_imaging.network.uncertainty import map_names, uncertainty
+from mtf_imaging.inference.network import Slices
+from mtf_imaging.inference.uncertainty import map_names, uncertainty
 
 PROBABILITIES = "probabilities"
 _SLAB_BYTES = 32 << 20  # values of a slab; a few slabs exist at a time
@@ -34,7 +34,7 @@ class MapChoice:
     Attributes:
       probabilities: whether to write the probabilities.
       uncertainty: whether to write the entropy and, if there are several members, the mutual information.
-      several: whether the network averages several members; see `network.uncertainty`.
+      several: whether the network averages several members; see `inference.uncertainty`.
     """
 
     probabilities: bool = False

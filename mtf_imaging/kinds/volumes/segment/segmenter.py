@@ -24,10 +24,10 @@ from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.inference.network import Slices, as_network
 from mtf_imaging.kinds.volumes.segment.images import as_source, input_region, open_case, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, sliced_labels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
-from mtf_imaging.network.network import Slices, as_network
 
 if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group

@@ -8,8 +8,8 @@ import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.network.network import Network, Slices, of_image, own_image, whole_shape
-from mtf_imaging.network.windows import SlidingWindow, Windows
+from mtf_imaging.inference.network import Network, Slices, of_image, own_image, whole_shape
+from mtf_imaging.inference.windows import SlidingWindow, Windows
 
 
 def sliding(windows: Slices, window: SlidingWindow) -> Network:

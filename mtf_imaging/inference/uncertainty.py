@@ -14,7 +14,7 @@ The mutual information is 0 where all members agree, even if each of them is unc
 import numpy as np
 from scipy.special import entr
 
-from mtf_imaging.network.network import Network, Slices, whole_shape
+from mtf_imaging.inference.network import Network, Slices, whole_shape
 
 ENTROPY, MUTUAL_INFORMATION = "entropy", "mutual_information"
 _ROUNDING = 1e-6  # the mean of equal members differs from them by float32 rounding errors

@@ -9,7 +9,7 @@ import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, mirrored
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.network.network import Network, Slices
+from mtf_imaging.inference.network import Network, Slices
 
 
 def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
