@@ -1,6 +1,7 @@
 """A network of another library as a function of named tensors."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +13,7 @@ from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.networks.conversion import Weight, convert, refuse, unknown_operations
 from mtf_imaging.networks.graph import Graph, without_activation
 from mtf_imaging.networks.idioms import fused
+from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
 
 _SPATIAL = ("x", "y", "z")
 _BATCH, _CHANNELS = "batch", "channels"
@@ -149,31 +151,33 @@ class Network:
             results[name] = whole.laid()
         return next(iter(results.values())) if len(results) == 1 else results
 
-    def export(self, program: Program) -> Any:
-        """Writes the variables of a program into the original network.
+    def export(self, trained: Program | str | Path) -> Any:
+        """Writes trained variables into the original network.
 
         Args:
-          program: a program that calls this network.
+          trained: a program that calls this network, or the folder of a run that trained it.
 
         Returns:
           The original network; for a Keras model, the model itself, whose `predict` then equals the program.
 
         Raises:
-          ConfigError: the program lacks variables of the network.
+          CheckpointError: the folder holds no intact checkpoint.
+          ConfigError: variables of the network are missing.
         """
-        missing = [name for name in self.weights if name not in program.variables]
+        if isinstance(trained, Program):
+            values = {name: variable.numpy() for name, variable in trained.variables.items() if name in self.weights}
+        else:
+            stored = Weights(find_weights(trained))
+            values = dict(stored.read([name for name in self.weights if name in stored.shapes]))
+        missing = [name for name in self.weights if name not in values]
         if missing:
+            what = "program" if isinstance(trained, Program) else f"run {trained}"
             raise ConfigError(
-                f"{self._source.title}: the program has no variable '{missing[0]}'"
-                f"{f' nor {len(missing) - 1} others' if len(missing) > 1 else ''}. Fix: pass a program that calls this "
-                "network."
+                f"{self._source.title}: the {what} has no variable '{missing[0]}'"
+                f"{f' nor {len(missing) - 1} others' if len(missing) > 1 else ''}. Fix: pass one that has this network."
             )
-        return self._source.export(
-            {
-                name: np.reshape(program.variables[name].numpy(), self._source.weights[name].shape)
-                for name in self.weights
-            }
-        )
+        shapes = {name: self._source.weights[name].shape for name in values}
+        return self._source.export({name: np.reshape(value, shapes[name]) for name, value in values.items()})
 
     def graph(self, shapes: Mapping[str, tuple[int, ...]], training: bool = False) -> Graph:
         """Returns the graph of the original network.

@@ -7,6 +7,7 @@ import nibabel
 import numpy as np
 import pytest
 
+import mtf_imaging as mi
 from tests.commands import run_line
 
 AFFINES = np.diag([-1.5, -1.5, 2.0, 1.0]), np.diag([1.5, -1.5, -2.0, 1.0])  # LPS and RPI
@@ -161,3 +162,21 @@ def test_a_missing_network_is_named(folder, capfd):
 def test_explain_needs_no_preprocessing(folder, capsys):
     assert run_line("explain --network net.keras --resolution 32 --mesh_shape slabs:4 --layout x:slabs") == 0
     assert "4 processors" in capsys.readouterr().out
+
+
+def test_train_starts_from_the_weights_and_exports_them(folder):
+    """Without a learning rate the run has the weights of the file; then training changes them."""
+    network = keras.saving.load_model("net.keras")
+    for number in range(2):
+        image = nibabel.load(f"cases/volume-{number}.nii.gz")
+        known = expected(number).astype(np.uint8)
+        nibabel.save(nibabel.Nifti1Image(known, image.affine), f"cases/segmentation-{number}.nii.gz")
+    (folder / "cases" / "dataset.json").write_text((folder / "net.json").read_text())
+    assert run_line("convert --input_dir cases --output_dir records --resolution 8") == 0
+    train = "train --network net.keras --data_dir records --gin.unet3d.Segmentation.dice_weight=0.5 --num_steps 1"
+    for rate, is_same in ((0.0, True), (0.1, False)):
+        assert run_line(f"{train} --model_dir run-{rate} --gin.Adam.learning_rate={rate}") == 0
+        exported = mi.networks.load("net.keras").export(f"run-{rate}")
+        pairs = zip(exported.get_weights(), network.get_weights(), strict=True)
+        assert all(np.array_equal(*pair) == is_same for pair in pairs)
+    assert run_line("predict --model_dir run-0.1 --input cases --output out") == 0
