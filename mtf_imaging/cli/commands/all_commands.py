@@ -13,6 +13,7 @@ from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
 #   SETTINGS: the classes of the settings that it has flags for.
 #   run(flags): runs it and returns what to do next, which the last line of the output shows, or None.
 # and, optionally,
+#   INSTEAD: {a required flag: the flag that may be given instead}; may be missing.
 #   WITHOUT: for commands that run a job, names of setup flags that it does not have.
 #   NOTES: paragraphs for its help.
 #   WORDS: the name of a repeatable flag that takes the positional arguments.

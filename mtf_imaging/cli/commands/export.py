@@ -13,9 +13,8 @@ from mtf_imaging.settings.inference import ExportSettings
 
 SUMMARY = "writes a trained network as a SavedModel, or as ONNX or TFLite files."
 EXAMPLE = "mtf-imaging export --model_dir run --output model"
-SETTINGS = (ExportSettings, setup_flags.ImportedNetworkFlags)
-INSTEAD = {"model_dir": "network"}
-WITHOUT = ("micro_batches",)
+SETTINGS = (ExportSettings,)
+WITHOUT = ("micro_batches", "network")
 _UNSPLIT = "an exported network is not split."
 IDLE = {
     "mesh_shape": _UNSPLIT,

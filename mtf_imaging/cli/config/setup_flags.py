@@ -90,7 +90,8 @@ class Configuration:
         self._saved = saved
         self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
-        foreign = [imported_network.JOB] if values.network else []
+        network = values.network if "network" in values else None  # export does not have it
+        foreign = [imported_network.JOB] if network else []
         given_files = [gin_config.find_gin_file(name) for name in (*foreign, *values.gin_file)]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
         if job and not has_job:
@@ -103,8 +104,8 @@ class Configuration:
         self._files = [*earlier, *given_files, *map(gin_config.find_gin_file, more_files)]
         self._bindings, self._import_modules = values.gin_param, values.import_modules
         self._values = {parameters[name]: value for name, value in given.items()}
-        if values.network:
-            self._values[imported_network.PATH] = values.network
+        if network:
+            self._values[imported_network.PATH] = network
 
     def binds(self, name: str) -> bool:
         """Returns whether a parameter, such as "train.data", is bound to a value other than None.
@@ -161,15 +162,8 @@ def saved_run(values: flags.FlagValues) -> tuple[Path, Configuration]:
       ConfigError, LayoutError: the folds do not form an ensemble, there is no preprocessing file, or the same as in
         `Configuration`.
     """
-    if values.preprocessing and not values.network:
-        raise ConfigError("--preprocessing has no effect without --network. Fix: give both, or neither.")
-    if values.network:
-        if values.model_dir or not values.preprocessing:
-            what = f"--model_dir {values.model_dir} has one, too" if values.model_dir else "its images are not known"
-            fix = "leave one out" if values.model_dir else "give --preprocessing FILE, which describes them"
-            raise ConfigError(f"--network {values.network} is a network, but {what}. Fix: {fix}.")
-        import_tensorflow()
-        values.model_dir = str(imported_network.write_run(Path(values.network), Path(values.preprocessing)))
+    if "preprocessing" in values:
+        _import_network(values)
     run = Path(values.model_dir)
     if values.ensemble:
         runs = ensemble_runs(run, values.checkpoint)
@@ -178,3 +172,16 @@ def saved_run(values: flags.FlagValues) -> tuple[Path, Configuration]:
     configuration = Configuration(values, run / CONFIG, needs_job=True)
     weights_folder(run, values.checkpoint)
     return run, configuration
+
+
+def _import_network(values: flags.FlagValues) -> None:
+    """Sets --model_dir to the folder of a run with the weights of --network, if it is given."""
+    if values.preprocessing and not values.network:
+        raise ConfigError("--preprocessing has no effect without --network. Fix: give both, or neither.")
+    if values.network and (values.model_dir or not values.preprocessing):
+        what = f"--model_dir {values.model_dir} has one, too" if values.model_dir else "its images are not known"
+        fix = "leave one out" if values.model_dir else "give --preprocessing FILE, which describes them"
+        raise ConfigError(f"--network {values.network} is a network, but {what}. Fix: {fix}.")
+    if values.network:
+        import_tensorflow()
+        values.model_dir = str(imported_network.write_run(Path(values.network), Path(values.preprocessing)))
