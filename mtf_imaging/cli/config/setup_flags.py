@@ -145,7 +145,7 @@ class ImportedNetworkFlags(Settings):
     """The network of a command that needs a trained one.
 
     Attributes:
-      preprocessing: with `network`, the JSON file that describes the images and labels of the network: channels,
+      preprocessing: the JSON file that describes the images and labels of a network of another library: channels,
         intensities, voxel size and labels (docs/guides/networks.md).
     """
 

@@ -27,7 +27,8 @@ from mtf_imaging.engine.layout import TensorRegion
 
 _PACKAGE = __name__.partition(".")[0]
 _PREFETCH = 2  # batches
-_LARGE = 2**26  # voxels; larger samples are read one at a time when a step needs them, which saves memory
+# Voxels. Larger samples are read one at a time and one batch ahead, or only when a step needs them. This saves memory.
+_MEDIUM, _LARGE = 2**22, 2**26
 # The regions of this process in the image and the labels of a batch, by record grid.
 RegionsByGrid = Mapping[Grid, Mapping[str, TensorRegion]]
 
@@ -86,13 +87,12 @@ class BatchReader:
         cases = tf.data.Dataset.range(start * batch_size, tf.int64.max).map(case).batch(batch_size)
         if region.is_empty:
             return _empty_batches(cases, manifest, region)
-        large = math.prod(part.stop - part.start for part in region.box) > _LARGE
+        voxels = math.prod(part.stop - part.start for part in region.box)
+        threads = tf.data.AUTOTUNE if voxels <= _MEDIUM else None
         inputs = tf.data.Dataset.range(start * width, tf.int64.max)
-        if large:
-            inputs = inputs.map(load).batch(width, drop_remainder=True)
-        else:
-            inputs = inputs.map(load, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-            inputs = inputs.batch(width, drop_remainder=True).prefetch(_PREFETCH)
+        inputs = inputs.map(load, num_parallel_calls=threads, deterministic=True).batch(width, drop_remainder=True)
+        if voxels <= _LARGE:
+            inputs = inputs.prefetch(_PREFETCH if threads else 1)
         options = tf.data.Options()
         options.experimental_optimization.inject_prefetch = False  # large samples are not prefetched
         return _batches(tf.data.Dataset.zip((cases, inputs)).with_options(options), manifest, region, reader)
