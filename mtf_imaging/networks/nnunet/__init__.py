@@ -1,0 +1,4 @@
+"""Trained models of nnU-Net 2, unchanged."""
+
+from mtf_imaging.networks.nnunet.files import is_nnunet, nnunet_network
+
