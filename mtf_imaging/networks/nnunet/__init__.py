@@ -1,4 +1,5 @@
 """Trained models of nnU-Net 2, unchanged."""
 
 from mtf_imaging.networks.nnunet.files import is_nnunet, nnunet_network
+from mtf_imaging.networks.nnunet.preprocessing import preprocessing
 

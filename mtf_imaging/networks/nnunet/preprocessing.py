@@ -1,0 +1,104 @@
+"""The preprocessing of nnU-Net as fields of a preprocessing file."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.data.description.dataset_json import FILE, read_fields
+from mtf_imaging.data.intensities.schemes import CLIP, NONE, NONZERO_Z_SCORE, RESCALE, RGB, Z_SCORE, Intensity
+from mtf_imaging.data.sampling.grid import AXIS_NAMES
+from mtf_imaging.errors import DataError, NotSupportedError
+from mtf_imaging.networks.nnunet.files import checkpoints, setting, stated_configuration
+from mtf_imaging.networks.nnunet.plans import find_plans, plans_named, read_configuration
+from mtf_imaging.training.checkpoints.weight_files.pytorch import PyTorchFile
+
+_STATED = ("channel_names", "modality", "labels", "regions_class_order", "file_ending")
+_AXIS = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
+_SCHEMES = {
+    "ZScoreNormalization": Z_SCORE,
+    "RescaleTo01Normalization": RESCALE,
+    "RGBTo01Normalization": RGB,
+    "NoNormalization": NONE,
+}
+_CT = "CTNormalization"
+_REORIENTS = "NibabelIOWithReorient"  # the reader of nnU-Net that turns images
+
+
+def preprocessing(path: str | Path, configuration: str | None = None, stored: str = "LPS") -> dict[str, Any]:
+    """Returns the preprocessing of a model of nnU-Net 2 as fields of a preprocessing file.
+
+    nnU-Net reads the axes of an image in the order in which the file stores them, whatever their directions, so a model
+    expects the directions of its training images, which no file of the model states. The default are those of DICOM,
+    which converters that keep the order of the voxels write: x to the left, y to the back (posterior), z to the head
+    (superior).
+
+    Args:
+      path: the folder of the model, the folder of a fold, or a checkpoint; or a folder with only `plans.json` and
+        `dataset.json`.
+      configuration: name of the configuration, such as "3d_fullres"; None for that of the checkpoint or of the folder.
+      stored: the directions in which the axes of the training images increase in their files, as nibabel's axis codes.
+
+    Returns:
+      The fields of nnU-Net's `dataset.json` that describe channels and labels, and:
+        intensities: the intensity scheme of each channel.
+        spacing: the voxel size in mm along x, y, z. A 2-D configuration has one for each axis of its images.
+        sliding_window: the patch of nnU-Net in voxels, in the order of `spacing`.
+        resolution: "any", because each volume keeps its field of view.
+        axes: the directions in which the axes of the network's input increase, as nibabel's axis codes.
+        flips: the axes along which nnU-Net averages flipped images, if there is a checkpoint. The results do not
+          need them.
+
+    Raises:
+      DataError: files are missing or malformed.
+      NotSupportedError: the model needs the result of another model, or normalizes in an unknown way.
+    """
+    plans_path, found = find_plans(Path(path)), checkpoints(Path(path))
+    file = PyTorchFile(str(found[0])) if found else None
+    plans, own = read_configuration(plans_path, configuration or (file and stated_configuration(file)))
+    described = read_fields(plans_path.parent)
+    if described is None:
+        raise DataError(f"{plans_path.parent}: there is no {FILE}. Fix: copy it from the trained model.")
+    if sorted(stored.translate(str.maketrans(_AXIS))) != [*AXIS_NAMES]:
+        raise DataError(f"stored = {stored!r}: this is not three axis codes. Fix: use, for instance, 'LPS' or 'RAS'.")
+    with plans_named(plans_path):
+        if own.get("previous_stage"):
+            raise NotSupportedError(
+                f"{plans_path}: this configuration needs the segmentation of '{own['previous_stage']}' as an input. "
+                "Fix: use a model of another configuration."
+            )
+        codes = "RAS" if plans["image_reader_writer"] == _REORIENTS else stored
+        axes = [codes[::-1][i] for i in plans["transpose_forward"]][-len(own["patch_size"]) :]
+        names = [_AXIS[code] for code in axes]
+        fields = {
+            **{key: described[key] for key in _STATED if key in described},
+            "intensities": [str(each) for each in _intensities(plans_path, plans, own)],
+            "spacing": _in_order(names, map(float, own["spacing"])),
+            "sliding_window": _in_order(names, map(int, own["patch_size"])),
+            "resolution": "any",
+            "axes": "".join(axes),
+        }
+        mirrored = setting(file, "inference_allowed_mirroring_axes") if file else None
+        return fields | {"flips": sorted(names[i] for i in mirrored)} if mirrored else fields
+
+
+def _in_order(names: list[str], values: Any) -> list[Any]:
+    """Returns the values of axes with some names, along x, y, z."""
+    return [value for _, value in sorted(zip(names, values, strict=True))]
+
+
+def _intensities(path: Path, plans: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[Intensity]:
+    names, masked = configuration["normalization_schemes"], configuration["use_mask_for_norm"]
+    if unknown := [name for name in names if name not in _SCHEMES and name != _CT]:
+        raise NotSupportedError(
+            f"{path}: the normalization {unknown[0]} is unknown. Fix: use a model with {_CT} or {', '.join(_SCHEMES)}."
+        )
+    properties = plans.get("foreground_intensity_properties_per_channel", {})
+    schemes = []
+    for number, (name, is_masked) in enumerate(zip(names, masked, strict=True)):
+        if name == _CT:
+            own = properties[str(number)]
+            window = own["percentile_00_5"], own["percentile_99_5"]
+            schemes.append(Intensity(CLIP, window, (own["mean"], own["std"])))
+        else:
+            schemes.append(Intensity(NONZERO_Z_SCORE if is_masked and name == "ZScoreNormalization" else _SCHEMES[name]))
+    return schemes
