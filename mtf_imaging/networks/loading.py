@@ -16,8 +16,8 @@ from mtf_imaging.training.keras.layers import is_model
 def load(model: Any, signature: Signature | None = None, outputs: Sequence[str] | None = None) -> Network:
     """Loads a network of Keras, TensorFlow, ONNX or nnU-Net.
 
-    ONNX files and nnU-Net have channels first. Their inputs and outputs here have channels last, as those of all other networks:
-    `[batch, x, y, z, channels]`.
+    ONNX files and nnU-Net have channels first. Their inputs and outputs here have channels last, as those of all other
+    networks: `[batch, x, y, z, channels]`.
 
     A file runs no code of its own: Lambda layers with Python code are refused, SavedModels are read and not loaded, and
     values outside a file are not read.
@@ -36,8 +36,8 @@ def load(model: Any, signature: Signature | None = None, outputs: Sequence[str] 
     Raises:
       ConfigError: `model` is something else, or its inputs are not known.
       CheckpointError: the file is damaged, or refers to other files.
-      DataError: there is no such file, an ONNX file or the plans of nnU-Net are damaged, or an ONNX file refers to files
-        outside its folder.
+      DataError: there is no such file, an ONNX file or the plans of nnU-Net are damaged, or an ONNX file refers to
+        files outside its folder.
       NotSupportedError: operators of an ONNX file, or layers of nnU-Net, are unknown. The error lists all of them.
     """
     if isinstance(model, str | Path):

@@ -3,3 +3,4 @@
 from mtf_imaging.networks.nnunet.files import is_nnunet, nnunet_network
 from mtf_imaging.networks.nnunet.preprocessing import preprocessing
 
+__all__ = ["is_nnunet", "nnunet_network", "preprocessing"]

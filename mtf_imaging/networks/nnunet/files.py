@@ -1,8 +1,8 @@
 """Finds and reads the files of a trained model of nnU-Net.
 
-    nnUNetTrainer__nnUNetPlans__3d_fullres/
-      plans.json, dataset.json
-      fold_0/checkpoint_final.pth
+nnUNetTrainer__nnUNetPlans__3d_fullres/
+  plans.json, dataset.json
+  fold_0/checkpoint_final.pth
 """
 
 from pathlib import Path
@@ -30,7 +30,8 @@ def checkpoints(path: Path) -> list[Path]:
     """
     if path.suffix == _SUFFIX:
         return [path]
-    found = [[fold / name for name in _CHECKPOINTS if (fold / name).is_file()] for fold in [path, *sorted(path.glob("fold_*"))]]
+    folds = [path, *sorted(path.glob("fold_*"))]
+    found = [[fold / name for name in _CHECKPOINTS if (fold / name).is_file()] for fold in folds]
     return [each[0] for each in found if each]
 
 
@@ -61,8 +62,10 @@ def nnunet_network(path: Path) -> NnunetSource:
     """
     plans, found = find_plans(path), checkpoints(path)
     if len(found) != 1 or not found[0].is_file():
-        what = f"there are the folds {', '.join(each.parent.name for each in found)}" if len(found) > 1 else "there is no checkpoint"
-        example = found[0] if len(found) > 1 else plans.parent / "fold_0" / _CHECKPOINTS[0]
+        folds = ", ".join(each.parent.name for each in found)
+        what, example = "there is no checkpoint", plans.parent / "fold_0" / _CHECKPOINTS[0]
+        if len(found) > 1:
+            what, example = f"there are the folds {folds}", found[0]
         raise DataError(f"{path}: {what}. Fix: pass the path of one checkpoint, such as {example}.")
     file = PyTorchFile(str(found[0]))
     _, configuration = read_configuration(plans, stated_configuration(file))

@@ -66,15 +66,15 @@ class _Builder:
         return (*self._file.shapes.get(name, ()), 0, 0)[axis]
 
     def conv(
-        self, x: str, name: str, into: int, out: int, kernel: Sequence[int], strides: Sequence[int] | None, bias: bool
+        self, x: str, name: str, into: int, out: int, kernel: Sequence[int], strides: Sequence[int], bias: bool
     ) -> str:
         parameters = [self.weight(f"{name}.weight", out, into, *kernel)]
         parameters += [self.weight(f"{name}.bias", out)] if bias else []
         pads = [(k - 1) // 2 for k in kernel] * 2
-        return self.node("Conv", name, x, *parameters, pads=pads, strides=list(strides or [1] * self._axes))
+        return self.node("Conv", name, x, *parameters, pads=pads, strides=[*strides] or [1] * self._axes)
 
     def unit(
-        self, x: str, name: str, into: int, out: int, kernel: Sequence[int], strides: Sequence[int] | None = None,
+        self, x: str, name: str, into: int, out: int, kernel: Sequence[int], strides: Sequence[int] = (),
         *, bias: bool | None = None, is_active: bool = True,
     ) -> str:  # fmt: skip
         """Adds a convolution, a norm and an activation."""
@@ -86,15 +86,13 @@ class _Builder:
     def activation(self, x: str, name: str) -> str:
         return self.node("LeakyRelu", name, x, alpha=self._net.slope)
 
-    def residual(
-        self, x: str, name: str, into: int, out: int, kernel: Sequence[int], strides: Sequence[int] | None
-    ) -> str:
+    def residual(self, x: str, name: str, into: int, out: int, kernel: Sequence[int], strides: Sequence[int]) -> str:
         """Adds a residual block of ResNet-D, whose shortcut is pooled before it is projected."""
         y = self.unit(x, f"{name}.conv1", into, out, kernel, strides)
         y = self.unit(y, f"{name}.conv2", out, out, kernel, is_active=False)
-        is_pooled = strides is not None and max(strides) > 1
+        is_pooled = max(strides, default=1) > 1
         if is_pooled:
-            x = self.node("AveragePool", f"{name}.skip.0", x, kernel_shape=list(strides), strides=list(strides))
+            x = self.node("AveragePool", f"{name}.skip.0", x, kernel_shape=[*strides], strides=[*strides])
         if into != out:
             x = self.unit(x, f"{name}.skip.{int(is_pooled)}", into, out, [1] * self._axes, bias=False, is_active=False)
         return self.activation(self.node("Add", f"{name}.add", y, x), f"{name}.nonlin2")
@@ -109,7 +107,7 @@ class _Builder:
         skips = []
         for s, (out, kernel) in enumerate(zip(net.features, net.kernels, strict=True)):
             for i in range(net.encoder[s]):
-                strides = None if i else net.strides[s]
+                strides = net.strides[s] if i == 0 else []
                 if net.is_residual:
                     x = self.residual(x, f"encoder.stages.{s}.blocks.{i}", into, out, kernel, strides)
                 else:
@@ -129,7 +127,7 @@ class _Builder:
                 x = self.unit(x, f"decoder.stages.{s}.convs.{i}", out if i else 2 * out, out, net.kernels[stage])
             head = f"decoder.seg_layers.{s}"
             classes = self.channels(f"{head}.weight")
-            outputs.append(self.conv(x, head, out, classes, [1] * self._axes, None, True))
+            outputs.append(self.conv(x, head, out, classes, [1] * self._axes, [], True))
         return outputs[::-1]
 
 

@@ -155,16 +155,17 @@ def read_architecture(path: Path, configuration: Mapping[str, Any]) -> Architect
 
 def _of_old_plans(configuration: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the `architecture` of a configuration that nnU-Net wrote before 2.4."""
-    kernels, base = configuration["conv_kernel_sizes"], configuration["UNet_base_num_features"]
-    name, dims = configuration["UNet_class_name"], len(kernels[0])
+    kernels, name = configuration["conv_kernel_sizes"], configuration["UNet_class_name"]
+    first, most = configuration["UNet_base_num_features"], configuration["unet_max_num_features"]
+    dims, counts = len(kernels[0]), "n_blocks_per_stage" if name == _RESIDUAL else "n_conv_per_stage"
     return {
         "network_class_name": name,
         "arch_kwargs": {
-            "features_per_stage": [min(base * 2**i, configuration["unet_max_num_features"]) for i in range(len(kernels))],
+            "features_per_stage": [min(first * 2**i, most) for i in range(len(kernels))],
             "conv_op": f"Conv{dims}d",
             "kernel_sizes": kernels,
             "strides": configuration["pool_op_kernel_sizes"],
-            "n_blocks_per_stage" if name == _RESIDUAL else "n_conv_per_stage": configuration["n_conv_per_stage_encoder"],
+            counts: configuration["n_conv_per_stage_encoder"],
             "n_conv_per_stage_decoder": configuration["n_conv_per_stage_decoder"],
             "conv_bias": True,
             "norm_op": f"InstanceNorm{dims}d",

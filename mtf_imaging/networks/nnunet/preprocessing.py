@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.dataset_json import FILE, read_fields
+from mtf_imaging.data.description.description import ANY_RULES
 from mtf_imaging.data.intensities.schemes import CLIP, NONE, NONZERO_Z_SCORE, RESCALE, RGB, Z_SCORE, Intensity
 from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import DataError, NotSupportedError
@@ -40,6 +41,7 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
 
     Returns:
       The fields of nnU-Net's `dataset.json` that describe channels and labels, and:
+        rules: "any", so that a model of the liver and its tumors is scored like all others.
         intensities: the intensity scheme of each channel.
         spacing: the voxel size in mm along x, y, z. A 2-D configuration has one for each axis of its images.
         sliding_window: the patch of nnU-Net in voxels, in the order of `spacing`.
@@ -54,11 +56,12 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
     """
     plans_path, found = find_plans(Path(path)), checkpoints(Path(path))
     file = PyTorchFile(str(found[0])) if found else None
-    plans, own = read_configuration(plans_path, configuration or (file and stated_configuration(file)))
+    stated = stated_configuration(file) if file else None
+    plans, own = read_configuration(plans_path, configuration or stated)
     described = read_fields(plans_path.parent)
     if described is None:
         raise DataError(f"{plans_path.parent}: there is no {FILE}. Fix: copy it from the trained model.")
-    if sorted(stored.translate(str.maketrans(_AXIS))) != [*AXIS_NAMES]:
+    if sorted(_AXIS.get(code, "") for code in stored) != [*AXIS_NAMES]:
         raise DataError(f"stored = {stored!r}: this is not three axis codes. Fix: use, for instance, 'LPS' or 'RAS'.")
     with plans_named(plans_path):
         if own.get("previous_stage"):
@@ -71,6 +74,7 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
         names = [_AXIS[code] for code in axes]
         fields = {
             **{key: described[key] for key in _STATED if key in described},
+            "rules": ANY_RULES,
             "intensities": [str(each) for each in _intensities(plans_path, plans, own)],
             "spacing": _in_order(names, map(float, own["spacing"])),
             "sliding_window": _in_order(names, map(int, own["patch_size"])),
@@ -100,5 +104,6 @@ def _intensities(path: Path, plans: Mapping[str, Any], configuration: Mapping[st
             window = own["percentile_00_5"], own["percentile_99_5"]
             schemes.append(Intensity(CLIP, window, (own["mean"], own["std"])))
         else:
-            schemes.append(Intensity(NONZERO_Z_SCORE if is_masked and name == "ZScoreNormalization" else _SCHEMES[name]))
+            kind = _SCHEMES[name]
+            schemes.append(Intensity(NONZERO_Z_SCORE if is_masked and kind == Z_SCORE else kind))
     return schemes

@@ -23,7 +23,8 @@ from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile
 
 # The first bytes of the format before PyTorch 1.6: a pickle of a number. Format: torch/serialization.py in PyTorch.
 LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
-_HOLDERS = ("model", "state_dict", "model_state_dict", "network_weights")  # the entries under which training programs save a model
+# The entries under which training programs save a model; the last one is that of nnU-Net.
+_HOLDERS = ("model", "state_dict", "model_state_dict", "network_weights")
 _SHOWN = 4
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")  # the operations that let a memo grow to an index
 _NUMBER = 8  # bytes of a storage's element count, in the format before PyTorch 1.6
