@@ -122,7 +122,7 @@ def test_missing_files(model):
         mi.networks.load(model)
     assert "flips" not in preprocessing(model)
     (model / "dataset.json").unlink()
-    with pytest.raises(DataError, match=r"there is no dataset.json"):
+    with pytest.raises(DataError, match=r"dataset.json"):
         preprocessing(model)
     (model / "plans.json").unlink()
     with pytest.raises(DataError, match=r"there is no plans.json"):

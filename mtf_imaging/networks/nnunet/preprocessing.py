@@ -4,24 +4,24 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.data.description.dataset_json import FILE, read_fields
-from mtf_imaging.data.description.description import ANY_RULES
-from mtf_imaging.data.intensities.schemes import CLIP, NONE, NONZERO_Z_SCORE, RESCALE, RGB, Z_SCORE, Intensity
-from mtf_imaging.data.sampling.grid import AXIS_NAMES
 from mtf_imaging.errors import DataError, NotSupportedError
+from mtf_imaging.files.json_file import read_object
 from mtf_imaging.networks.nnunet.files import checkpoints, setting, stated_configuration
 from mtf_imaging.networks.nnunet.plans import find_plans, plans_named, read_configuration
 from mtf_imaging.training.checkpoints.weight_files.pytorch import PyTorchFile
 
+_DATA_SET = "dataset.json"
 _STATED = ("channel_names", "modality", "labels", "regions_class_order", "file_ending")
 _AXIS = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
-_SCHEMES = {
-    "ZScoreNormalization": Z_SCORE,
-    "RescaleTo01Normalization": RESCALE,
-    "RGBTo01Normalization": RGB,
-    "NoNormalization": NONE,
+_CT, _Z_SCORE = "CTNormalization", "ZScoreNormalization"
+_SCHEMES = {  # {normalization of nnU-Net: intensity scheme}
+    _CT: "clip {percentile_00_5:.15g} {percentile_99_5:.15g} mean {mean:.15g} sd {std:.15g}",
+    _Z_SCORE: "z-score",
+    "RescaleTo01Normalization": "rescale_to_0_1",
+    "RGBTo01Normalization": "rgb_to_0_1",
+    "NoNormalization": "none",
 }
-_CT = "CTNormalization"
+_MASKED = "z-score of nonzero voxels"
 _REORIENTS = "NibabelIOWithReorient"  # the reader of nnU-Net that turns images
 
 
@@ -58,10 +58,8 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
     file = PyTorchFile(str(found[0])) if found else None
     stated = stated_configuration(file) if file else None
     plans, own = read_configuration(plans_path, configuration or stated)
-    described = read_fields(plans_path.parent)
-    if described is None:
-        raise DataError(f"{plans_path.parent}: there is no {FILE}. Fix: copy it from the trained model.")
-    if sorted(_AXIS.get(code, "") for code in stored) != [*AXIS_NAMES]:
+    described = read_object(plans_path.parent / _DATA_SET)
+    if sorted(_AXIS.get(code, "") for code in stored) != ["x", "y", "z"]:
         raise DataError(f"stored = {stored!r}: this is not three axis codes. Fix: use, for instance, 'LPS' or 'RAS'.")
     with plans_named(plans_path):
         if own.get("previous_stage"):
@@ -74,8 +72,8 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
         names = [_AXIS[code] for code in axes]
         fields = {
             **{key: described[key] for key in _STATED if key in described},
-            "rules": ANY_RULES,
-            "intensities": [str(each) for each in _intensities(plans_path, plans, own)],
+            "rules": "any",
+            "intensities": _intensities(plans_path, plans, own),
             "spacing": _in_order(names, map(float, own["spacing"])),
             "sliding_window": _in_order(names, map(int, own["patch_size"])),
             "resolution": "any",
@@ -90,20 +88,15 @@ def _in_order(names: list[str], values: Any) -> list[Any]:
     return [value for _, value in sorted(zip(names, values, strict=True))]
 
 
-def _intensities(path: Path, plans: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[Intensity]:
+def _intensities(path: Path, plans: Mapping[str, Any], configuration: Mapping[str, Any]) -> list[str]:
+    """Returns the intensity scheme of each channel."""
     names, masked = configuration["normalization_schemes"], configuration["use_mask_for_norm"]
-    if unknown := [name for name in names if name not in _SCHEMES and name != _CT]:
+    if unknown := [name for name in names if name not in _SCHEMES]:
         raise NotSupportedError(
-            f"{path}: the normalization {unknown[0]} is unknown. Fix: use a model with {_CT} or {', '.join(_SCHEMES)}."
+            f"{path}: the normalization {unknown[0]} is unknown. Fix: use a model with {', '.join(_SCHEMES)}."
         )
     properties = plans.get("foreground_intensity_properties_per_channel", {})
-    schemes = []
-    for number, (name, is_masked) in enumerate(zip(names, masked, strict=True)):
-        if name == _CT:
-            own = properties[str(number)]
-            window = own["percentile_00_5"], own["percentile_99_5"]
-            schemes.append(Intensity(CLIP, window, (own["mean"], own["std"])))
-        else:
-            kind = _SCHEMES[name]
-            schemes.append(Intensity(NONZERO_Z_SCORE if is_masked and kind == Z_SCORE else kind))
-    return schemes
+    return [
+        _MASKED if is_masked and name == _Z_SCORE else _SCHEMES[name].format(**properties.get(str(number), {}))
+        for number, (name, is_masked) in enumerate(zip(names, masked, strict=True))
+    ]
