@@ -17,6 +17,8 @@ from mtf_imaging.errors import DataError
 
 IMAGE = np.where(np.arange(1000) % 3, np.random.default_rng(0).normal(200, 50, 1000), 0).astype(np.float32)
 STATISTICS = channel_statistics(IMAGE)
+NUMBERS = {"window": [(-160, 240)], "clip": [(-160, 240), (150, 60)]}
+SCHEMES = {kind: Intensity(kind, *NUMBERS.get(kind, [])) for kind in KINDS}
 
 
 @pytest.mark.parametrize(
@@ -103,14 +105,13 @@ def test_rescaling_and_no_scaling():
     assert same is not IMAGE
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
-def test_a_part_of_a_case_is_scaled_like_the_whole(kind):
-    scheme = Intensity(kind)
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=str)
+def test_a_part_of_a_case_is_scaled_like_the_whole(scheme):
     whole = scheme.apply(IMAGE, STATISTICS)
     np.testing.assert_array_equal(scheme.apply(IMAGE[100:200], STATISTICS), whole[100:200])
 
 
-@pytest.mark.parametrize("kind", KINDS[1:])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in NUMBERS])
 @pytest.mark.parametrize("value", [0.0, 1000.1])
 def test_constant_channels_stay_finite(kind, value):
     constant = np.full((3, 4), value, np.float32)
@@ -120,24 +121,24 @@ def test_constant_channels_stay_finite(kind, value):
         np.testing.assert_allclose(scaled, 0, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_scaling_states_the_same_map(kind):
-    scheme = Intensity(kind, DEFAULT_WINDOW if kind == "window" else None)
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=str)
+def test_the_scaling_states_the_same_map(scheme):
     scaling = scheme.scaling(STATISTICS)
     expected = np.clip((IMAGE.astype(np.float64) - scaling.offset) / scaling.scale, scaling.low, scaling.high)
     expected[(IMAGE == 0) & scaling.keep_zero] = 0
     np.testing.assert_allclose(scheme.apply(IMAGE, STATISTICS), expected, atol=1e-4)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_augmentation_gets_the_range_of_the_scaled_values(kind):
-    scheme = Intensity(kind, (-160, 240) if kind == "window" else None)
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=str)
+def test_augmentation_gets_the_range_of_the_scaled_values(scheme):
     scaled = scheme.apply(IMAGE, STATISTICS).astype(np.float64)
     ranges = value_ranges("CT", scheme.scaling(STATISTICS), STATISTICS)
     beyond = scheme.apply(np.array([-1024.0]), STATISTICS)[0]
     assert ranges.beyond == beyond
     if math.isfinite(ranges.high):
-        assert (ranges.center, ranges.unit, ranges.lowest, ranges.highest) == (0.5, 1, 0, 1)
+        low, high = scheme.scaling(STATISTICS)[2:4]
+        assert scheme.kind == "clip" or (low, high) == (0, 1)
+        assert (ranges.center, ranges.unit, ranges.lowest, ranges.highest) == ((low + high) / 2, high - low, low, high)
         return
     counted = scaled[IMAGE != 0] if ranges.keep_zero else scaled
     assert (ranges.center, ranges.unit) == pytest.approx((counted.mean(), counted.std()), abs=1e-4)
@@ -145,11 +146,10 @@ def test_augmentation_gets_the_range_of_the_scaled_values(kind):
     assert (ranges.lowest, ranges.highest) == pytest.approx(extremes, rel=1e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_schemes_that_need_statistics_refuse_to_work_without(kind):
-    scheme = Intensity(kind, DEFAULT_WINDOW if kind == "window" else None)
+@pytest.mark.parametrize("scheme", SCHEMES.values(), ids=str)
+def test_schemes_that_need_statistics_refuse_to_work_without(scheme):
     if scheme.needs_statistics:
-        with pytest.raises(DataError, match=f"'{kind}' needs the statistics of the case. Fix: "):
+        with pytest.raises(DataError, match=f"'{scheme}' needs the statistics of the case. Fix: "):
             scheme.scaling()
     else:
         assert scheme.scaling() == scheme.scaling(STATISTICS)
@@ -158,12 +158,14 @@ def test_schemes_that_need_statistics_refuse_to_work_without(kind):
 def test_values_that_are_no_colors():
     with pytest.raises(DataError, match=r"a\.tif: intensity 'rgb_to_0_1' needs values of 0 to 255, .*0 to 4096\. Fix"):
         Intensity("rgb_to_0_1").check(channel_statistics(np.array([0, 4096])), "a.tif")
-    for kind in KINDS[1:]:
-        Intensity(kind).check(channel_statistics(np.array([0, 255])), "a.tif")
+    for scheme in SCHEMES.values():
+        scheme.check(channel_statistics(np.array([0, 255])), "a.tif")
 
 
 @pytest.mark.parametrize(
-    "scheme", [*map(Intensity, KINDS[1:]), Intensity("window", (-57.3, 1e6)), Intensity("window", (0, 0.1))], ids=str
+    "scheme",
+    [*SCHEMES.values(), Intensity("window", (-57.3, 1e6)), Intensity("clip", (0, 0.1), (-0.02, 1e-3))],
+    ids=str,
 )
 def test_a_written_scheme_is_read_again(scheme):
     assert parse_intensity(str(scheme)) == scheme
@@ -188,6 +190,8 @@ def test_other_spellings(text, scheme):
     ("text", "message"),
     [
         ("percentile", r"'percentile' is unknown\. Did you mean 'percentiles'\? Fix: use 'window LOW HIGH', "),
+        ("clip 0 1", r"'clip 0 1' is unknown.*'clip LOW HIGH mean MEAN sd SD'"),
+        ("clip 1 0 mean 0 sd 1", r"the lower bound must be below"),
         ("window", r"'window' has no bounds\. Fix: use 'window LOW HIGH'"),
         ("window 1", r"'window 1' is unknown"),
         ("window 1.2.3 4", r"'window 1\.2\.3 4' is unknown"),

@@ -10,7 +10,7 @@ from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.images.repairs import FiniteRepair, HounsfieldRepair
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.intensities import tensors
-from mtf_imaging.data.intensities.schemes import KINDS, WINDOW, Intensity, apply_intensities
+from mtf_imaging.data.intensities.schemes import KINDS, Intensity, apply_intensities
 from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.pixels.scaling import SCALINGS
 from mtf_imaging.data.sampling.buckets import Samplings
@@ -24,6 +24,8 @@ from mtf_imaging.kinds.objects.reading.masks import paste_mask
 from mtf_imaging.kinds.volumes import operations
 
 # shape and voxel size of a volume, grid and voxel size of the network
+NUMBERS = {"window": [(-160.0, 240.0)], "clip": [(-160.0, 240.0), (80.0, 41.5)]}
+SCHEMES = [Intensity(kind, *NUMBERS.get(kind, [])) for kind in KINDS]
 PLACES = [
     ((7, 9, 11), (1.0, 1.0, 1.0), (7, 9, 11), None),  # the same voxels
     ((16, 5, 30), (1.0, 1.0, 1.0), (6, 7, 4), None),
@@ -109,9 +111,8 @@ def test_values_are_repaired_as_in_files():
     np.testing.assert_array_equal(found[..., 1], FiniteRepair(stored[1], "T1")(values[..., 1]))
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_intensity_schemes(kind):
-    scheme = Intensity(kind, (-160.0, 240.0) if kind == WINDOW else None)
+@pytest.mark.parametrize("scheme", SCHEMES, ids=str)
+def test_intensity_schemes(scheme):
     values = np.random.default_rng(0).integers(-300, 300, (5, 6, 7, 1)).astype(np.float32)
     values[:2] = 0
     statistics = channel_statistics(values)
@@ -126,11 +127,9 @@ def test_intensity_schemes(kind):
         np.testing.assert_array_equal(scale, np.float32([scaling.scale]))
 
 
-@pytest.mark.parametrize(
-    "kind", [kind for kind in KINDS if Intensity(kind, None if kind != WINDOW else (0, 1)).needs_statistics]
-)
-def test_a_constant_channel_becomes_zero(kind):
-    scheme, values = Intensity(kind), np.full((2, 2, 2, 1), 7, np.float32)
+@pytest.mark.parametrize("scheme", [scheme for scheme in SCHEMES if scheme.needs_statistics], ids=str)
+def test_a_constant_channel_becomes_zero(scheme):
+    values = np.full((2, 2, 2, 1), 7, np.float32)
     pair = tensors.image_statistics(tf.constant(values), [scheme])
     found = tensors.scale_channels(tf.constant(values), [scheme], pair)
     np.testing.assert_array_equal(found, apply_intensities(values, [scheme], [channel_statistics(values)]))

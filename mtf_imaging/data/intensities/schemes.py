@@ -1,7 +1,7 @@
 """The intensity scheme of a channel, which maps the values of an image to network input.
 
 The scheme follows from the channel name, as in nnU-Net: "CT" has a window, most other names a z-score. Schemes
-are written as short strings, for instance "window -512 512" or "z-score".
+are written as short strings, for instance "window -512 512", "clip -160 240 mean 80 sd 40" or "z-score".
 """
 
 import re
@@ -18,6 +18,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.spelling import did_you_mean
 
 WINDOW = "window"
+CLIP = "clip"
 Z_SCORE = "z-score"
 NONZERO_Z_SCORE = "z-score of nonzero voxels"
 PERCENTILES = "percentiles"
@@ -28,6 +29,7 @@ NONE = "none"
 SMALLEST_SCALE = 1e-8  # a channel with a smaller spread is constant
 _NUMBER = r"([-+]?(?:\d+\.?\d*|\.\d+)(?:e[-+]?\d+)?)"
 _WINDOW = re.compile(rf"window\s*[(\s]\s*{_NUMBER}(?:\s*,\s*|\s+){_NUMBER}\s*\)?")
+_CLIP = re.compile(rf"clip {_NUMBER} {_NUMBER} mean {_NUMBER} sd {_NUMBER}")
 
 _UNBOUNDED, _TO_0_1 = Scaling(), Scaling(low=0.0, high=1.0)
 _RGB = 0.0, 255.0
@@ -38,8 +40,8 @@ class Scheme:
     """A kind of intensity scheme.
 
     Attributes:
-      place: a function of the window and of the image's `ChannelStatistics`, or the same numbers as tensors. It returns
-        the value that becomes 0 and the difference that becomes 1.
+      place: a function of the `Intensity` and of the image's `ChannelStatistics`, or the same numbers as tensors. It
+        returns the value that becomes 0 and the difference that becomes 1.
       form: the `Scaling` without its offset and scale.
       statistics: the meaning of offset and scale in the card of an exported network; None if they do not depend on the
         image.
@@ -59,7 +61,8 @@ def _between(low: object, high: object) -> tuple[Any, Any]:
 
 
 SCHEMES = {
-    WINDOW: Scheme(lambda window, _: _between(*window), _TO_0_1, names=("ct",)),
+    WINDOW: Scheme(lambda own, _: _between(*own.window), _TO_0_1, names=("ct",)),
+    CLIP: Scheme(lambda own, _: own.moments),
     Z_SCORE: Scheme(
         lambda _, own: (own.mean, own.sd),
         statistics=("the mean of all voxels of the image", "their standard deviation"),
@@ -95,33 +98,36 @@ class Intensity:
     Attributes:
       kind: one of `KINDS`:
         "window": `window` is mapped to 0..1 and clipped;
+        "clip": values are clipped to `window`, then the mean of `moments` becomes 0 and its standard deviation 1;
         "z-score": the mean of the case becomes 0 and its standard deviation 1;
         "z-score of nonzero voxels": the same for nonzero voxels; other voxels stay 0;
         "percentiles": percentiles 0.5 to 99.5 of the case are mapped to 0..1 and clipped;
         "rescale_to_0_1": the minimum and the maximum of the case are mapped to 0..1;
         "rgb_to_0_1": 0..255 is mapped to 0..1;
         "none": the values are unchanged.
-      window: (low, high) of a window; None for other kinds.
+      window: (low, high) of a window or a clip; None for other kinds.
+      moments: (mean, sd) of a clip; None for other kinds.
     """
 
     kind: str
     window: Window | None = None
+    moments: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
             raise DataError(_unknown(self.kind))
-        if (self.window is None) == (self.kind == WINDOW):
+        if (self.window is None) == (self.kind in (WINDOW, CLIP)) or (self.moments is None) == (self.kind == CLIP):
             what = "has no bounds" if self.window is None else f"has the window {self.window}"
             raise DataError(
-                f"intensity '{self.kind}' {what}. Fix: give (low, high) for the kind 'window' and for no other kind."
+                f"intensity '{self.kind}' {what} and {'no' if self.moments is None else 'a'} mean. Fix: give (low, "
+                "high) for the kinds 'window' and 'clip', (mean, sd) for 'clip', and none of them for other kinds."
             )
         if self.window is not None:
             object.__setattr__(self, "window", check_window(self.window))
 
     def __str__(self) -> str:
-        if self.window is None:
-            return self.kind
-        return " ".join([WINDOW, *(f"{bound:.15g}" for bound in self.window)])
+        words = [self.kind, *(f"{bound:.15g}" for bound in self.window or ())]
+        return " ".join(words + [f"{name} {n:.15g}" for name, n in zip(("mean", "sd"), self.moments or ())])
 
     @property
     def scheme(self) -> Scheme:
@@ -144,8 +150,13 @@ class Intensity:
         """
         if self.needs_statistics and statistics is None:
             raise DataError(f"intensity '{self}' needs the statistics of the case. Fix: compute channel_statistics.")
-        offset, scale = self.scheme.place(self.window, statistics)
-        return self.scheme.form._replace(offset=offset, scale=scale if scale > SMALLEST_SCALE else 1.0)
+        offset, scale = self.scheme.place(self, statistics)
+        scale = scale if scale > SMALLEST_SCALE else 1.0
+        scaling = self.scheme.form._replace(offset=offset, scale=scale)
+        if self.kind == CLIP and self.window:
+            low, high = ((bound - offset) / scale for bound in self.window)
+            scaling = scaling._replace(low=low, high=high)
+        return scaling
 
     def apply(self, values: np.ndarray, statistics: ChannelStatistics | None = None) -> np.ndarray:
         """Applies the scheme to values of a case.
@@ -189,12 +200,12 @@ def channel_intensity(channel: str) -> Intensity:
 def parse_intensity(text: str, where: str = "intensities") -> Intensity:
     """Parses the string of an intensity scheme.
 
-    >>> parse_intensity("window -160 240")
-    Intensity(kind='window', window=(-160.0, 240.0))
+    >>> parse_intensity("window -160 240").window
+    (-160.0, 240.0)
 
     Args:
-      text: one of `KINDS`, with two bounds after "window", or nnU-Net's name for a scheme, such as "CT".
-        Case does not matter.
+      text: one of `KINDS`, with two bounds after "window", bounds, mean and standard deviation after "clip", or
+        nnU-Net's name for a scheme, such as "CT". Case does not matter.
       where: the file or the setting that contains the string, for the message.
 
     Returns:
@@ -207,13 +218,15 @@ def parse_intensity(text: str, where: str = "intensities") -> Intensity:
         short = " ".join(text.casefold().split())
         if _kind_of_name(short):
             return channel_intensity(short)
-        if short in KINDS and short != WINDOW:
+        if short in KINDS and short not in (WINDOW, CLIP):
             return Intensity(short)
-        if match := _WINDOW.fullmatch(short):
-            try:
-                return Intensity(WINDOW, (float(match[1]), float(match[2])))
-            except DataError as error:
-                raise DataError(f"{where}: '{text}': {error}") from error
+        for kind, pattern in ((WINDOW, _WINDOW), (CLIP, _CLIP)):
+            if match := pattern.fullmatch(short):
+                low, high, *moments = map(float, match.groups())
+                try:
+                    return Intensity(kind, (low, high), tuple(moments) or None)
+                except DataError as error:
+                    raise DataError(f"{where}: '{text}': {error}") from error
     raise DataError(f"{where}: {_unknown(text)}")
 
 
@@ -292,9 +305,9 @@ def _kind_of_name(channel: str) -> str | None:
 
 
 def _unknown(text: object) -> str:
-    what = "has no bounds" if text == WINDOW else "is unknown"
-    hint = did_you_mean(text, KINDS) if isinstance(text, str) and text != WINDOW else ""
+    what = "has no bounds" if text in (WINDOW, CLIP) else "is unknown"
+    hint = did_you_mean(text, KINDS) if isinstance(text, str) and text not in (WINDOW, CLIP) else ""
     return (
-        f"intensity {text!r} {what}.{hint} "
-        f"Fix: use 'window LOW HIGH', {', '.join(repr(kind) for kind in KINDS[1:-1])} or '{NONE}'."
+        f"intensity {text!r} {what}.{hint} Fix: use 'window LOW HIGH', 'clip LOW HIGH mean MEAN sd SD', "
+        f"{', '.join(repr(kind) for kind in KINDS[2:-1])} or '{NONE}'."
     )

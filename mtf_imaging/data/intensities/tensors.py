@@ -62,7 +62,7 @@ def image_statistics(values: tf.Tensor, intensities: Sequence[Intensity]) -> tup
     for number, intensity in enumerate(intensities):
         offset, scale = tf.zeros([], tf.float64), tf.ones([], tf.float64)
         if intensity.needs_statistics:
-            offset, scale = intensity.scheme.place(None, _Statistics(values[..., number]))
+            offset, scale = intensity.scheme.place(intensity, _Statistics(values[..., number]))
         offsets.append(offset)
         scales.append(tf.where(scale > SMALLEST_SCALE, scale, tf.ones_like(scale)))
     return tf.cast(tf.stack(offsets), tf.float32), tf.cast(tf.stack(scales), tf.float32)

@@ -23,7 +23,8 @@ from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile
 
 # The first bytes of the format before PyTorch 1.6: a pickle of a number. Format: torch/serialization.py in PyTorch.
 LEGACY_START = pickle.dumps(0x1950A86A20F9469CFC6C, protocol=2)
-_HOLDERS = ("model", "state_dict", "model_state_dict")  # the entries under which training programs save a model
+# The entries under which training programs save a model; the last one is that of nnU-Net.
+_HOLDERS = ("model", "state_dict", "model_state_dict", "network_weights")
 _SHOWN = 4
 _PUTS = ("PUT", "BINPUT", "LONG_BINPUT")  # the operations that let a memo grow to an index
 _NUMBER = 8  # bytes of a storage's element count, in the format before PyTorch 1.6
@@ -148,13 +149,16 @@ class PyTorchFile(WeightFile):
     """A file that `torch.save` wrote: a `state_dict`, or a checkpoint with one.
 
     A prefix "module." that all names share is left out.
+
+    Attributes:
+      content: the saved object, with descriptions of tensors, and placeholders for objects of other classes.
     """
 
     kind = "a file of torch.save"
 
     def _shapes(self) -> dict[str, tuple[int, ...]]:
-        content, self._load = _read_zip(self.path) if zipfile.is_zipfile(self.path) else _read_legacy(self.path)
-        self._tensors = dict(sorted(_state_dict(self.path, content)))
+        self.content, self._load = _read_zip(self.path) if zipfile.is_zipfile(self.path) else _read_legacy(self.path)
+        self._tensors = dict(sorted(_state_dict(self.path, self.content)))
         return {name: tensor.shape for name, tensor in self._tensors.items()}
 
     def _array(self, name: str) -> np.ndarray:

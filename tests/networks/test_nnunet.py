@@ -1,0 +1,241 @@
+"""Trained models of nnU-Net equal PyTorch and their ONNX exports, and their preprocessing equals nnU-Net's formulas.
+
+`make_nnunet_models.py` writes the models.
+"""
+
+import contextlib
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.ndimage
+
+import mtf_imaging as mi
+from mtf_imaging.data.description.description_fields import from_fields
+from mtf_imaging.data.intensities.schemes import parse_intensity
+from mtf_imaging.data.intensities.statistics import channel_statistics
+from mtf_imaging.data.phantom import make_case
+from mtf_imaging.data.sampling.resample import resample_linear
+from mtf_imaging.data.sampling.sampling import Span
+from mtf_imaging.errors import CheckpointError, DataError, MtfImagingError, NotSupportedError
+from mtf_imaging.networks.nnunet import preprocessing
+from tests.networks import comparing
+
+DATA = Path(__file__).parent / "data"
+PLAIN, RESIDUAL, FLAT = (DATA / name for name in ("plain__3d_fullres", "residual__3d_fullres", "flat__2d"))
+SLOW = pytest.mark.slow
+
+
+def last(array):
+    return np.moveaxis(array, 1, -1)
+
+
+def program_of(network, image, layout, training=False):
+    """Returns the program for an image of nnU-Net, whose axes are [batch, z, y, x, channels]."""
+    sizes = image.shape[1:-1]
+    specs = network.inputs(**dict(zip("zyx"[-len(sizes) :], sizes)))
+
+    def function(image):
+        return network(image=image, training=training)
+
+    return mi.Program(function, specs, **comparing.layout_of(layout, specs))
+
+
+@pytest.mark.parametrize("layout", ["split", "in turns", *(pytest.param(x, marks=SLOW) for x in ("whole", "uneven"))])
+@pytest.mark.parametrize("folder", [PLAIN, RESIDUAL, FLAT], ids=lambda x: x.name)
+def test_logits_equal_pytorch(folder, layout):
+    network, stored = mi.networks.load(folder), np.load(folder / "reference.npz")
+    image = last(stored["image"])
+    logits = program_of(network, image, layout)(image=image)
+    assert comparing.difference(logits, last(stored["0"])) < 1e-5
+
+
+@pytest.mark.parametrize("folder", [PLAIN, RESIDUAL], ids=lambda x: x.name)
+def test_logits_equal_onnx_runtime_for_other_sizes(folder):
+    runtime = pytest.importorskip("onnxruntime").InferenceSession(folder / "network.onnx")
+    network = mi.networks.load(folder / "fold_0" / "checkpoint_final.pth")
+    image = np.random.default_rng(0).standard_normal([1, 8, 16, 12, 1 + (folder == RESIDUAL)]).astype(np.float32)
+    (wanted,) = runtime.run(None, {"image": np.moveaxis(image, -1, 1)})
+    assert comparing.difference(program_of(network, image, "uneven")(image=image), last(wanted)) < 1e-5
+
+
+def test_training_returns_the_logits_of_deep_supervision():
+    network, stored = mi.networks.load(RESIDUAL), np.load(RESIDUAL / "reference.npz")
+    image = last(stored["image"])
+    program = program_of(network, image, "split", training=True)
+    results = program(image=image)
+    assert list(results) == ["logits", "logits_1"]
+    for i, logits in enumerate(results.values()):
+        assert comparing.difference(logits, last(stored[str(i)])) < 1e-5
+    state = network.export(program)
+    assert len(state) == 148, "PyTorch also names the layers of the encoder in the decoder, and each layer in a list"
+    weight = "encoder.stages.1.blocks.0.conv1.conv.weight"
+    np.testing.assert_array_equal(state[weight], state[f"decoder.{weight.replace('.conv.w', '.all_modules.0.w')}"])
+    assert state[weight].shape == (2, 2, 3, 3, 3)
+
+
+@pytest.fixture
+def model(tmp_path):
+    """A copy of a model, which a test changes."""
+    return shutil.copytree(PLAIN, tmp_path / PLAIN.name)
+
+
+def plans_of(folder, **entries):
+    """Changes the architecture in the plans of a model."""
+    plans = json.loads((folder / "plans.json").read_text())
+    plans["configurations"]["3d_fullres"]["architecture"]["arch_kwargs"] |= entries
+    (folder / "plans.json").write_text(json.dumps(plans))
+
+
+@pytest.mark.parametrize(
+    ("entries", "kind", "text"),
+    [
+        ({"features_per_stage": [3, 5]}, CheckpointError, r"has the shape \[4, 3, 3, 3, 3\], but plans.json describes"),
+        ({"n_conv_per_stage": [1, 3]}, CheckpointError, r"'encoder.stages.1.0.convs.2.conv.weight' is missing"),
+        ({"n_conv_per_stage": [1, 1]}, CheckpointError, r"'encoder.stages.1.0.convs.1.conv.bias', .* 1 more, which"),
+        ({"strides": [[1, 1, 1]]}, DataError, r"has a malformed entry: \[\[1, 1, 1\]\] has 1 values instead of 2"),
+        ({"kernel_sizes": [[1, 3, 3], [3, -3, 3]]}, DataError, "malformed entry: -3 is not a positive whole number"),
+        ({"conv_op": None, "nonlin": "torch.nn.GELU"}, NotSupportedError, "conv_op None, nonlin GELU"),
+        ({"dropout_op": "torch.nn.Dropout3d"}, NotSupportedError, "has dropout_op = torch.nn.Dropout3d, but"),
+        ({"norm_op_kwargs": {"affine": False}}, NotSupportedError, "instance norms without weights"),
+    ],
+)  # fmt: skip
+def test_plans_that_do_not_fit(model, entries, kind, text):
+    plans_of(model, **entries)
+    with pytest.raises(kind, match=text):
+        mi.networks.load(model)
+
+
+def test_missing_files(model):
+    checkpoint = model / "fold_0" / "checkpoint_final.pth"
+    shutil.copytree(model / "fold_0", model / "fold_1")
+    with pytest.raises(DataError, match=r"folds fold_0, fold_1. Fix: pass .* such as .*fold_0/checkpoint_final.pth"):
+        mi.networks.load(model)
+    assert mi.networks.load(model / "fold_1").weights == mi.networks.load(PLAIN).weights
+    shutil.rmtree(model / "fold_1")
+    checkpoint.rename(checkpoint.with_name("checkpoint_best.pth"))
+    mi.networks.load(model)
+    shutil.rmtree(model / "fold_0")
+    with pytest.raises(DataError, match="there is no checkpoint"):
+        mi.networks.load(model)
+    assert "flips" not in preprocessing(model)
+    (model / "dataset.json").unlink()
+    with pytest.raises(DataError, match=r"dataset.json"):
+        preprocessing(model)
+    (model / "plans.json").unlink()
+    with pytest.raises(DataError, match=r"there is no plans.json"):
+        mi.networks.load(checkpoint)
+
+
+def test_damaged_plans(model):
+    """Plans without an entry, or with another value of it, end in an error of this package."""
+    original = json.loads((model / "plans.json").read_text())
+    places = [(), ("configurations",), ("configurations", "3d_fullres")]
+    places += [(*places[-1], "architecture"), (*places[-1], "architecture", "arch_kwargs")]
+    for place in places:
+        entries = original
+        for key in place:
+            entries = entries[key]
+        for key, before in list(entries.items()):
+            for value in (None, -1, "text", [], {}, [[]]):
+                entries[key] = value
+                (model / "plans.json").write_text(json.dumps(original))
+                for read in (mi.networks.load, preprocessing):
+                    with contextlib.suppress(MtfImagingError):
+                        read(model)
+            entries[key] = before
+
+
+PREPROCESSING = {
+    PLAIN: {
+        "channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1, "tumor": 2}, "file_ending": ".nii.gz",
+        "intensities": ["clip -42 187 mean 81.5 sd 34.25"], "spacing": [0.75, 0.8, 3.0], "sliding_window": [8, 12, 4],
+        "resolution": "any", "axes": "SPL", "flips": ["x", "y", "z"],
+    },
+    RESIDUAL: {  # its reader turns images to RAS, and its first axis is the one of sagittal slices
+        "channel_names": {"0": "FLAIR", "1": "T1w"},
+        "labels": {"background": 0, "whole tumor": [1, 2], "tumor core": 2},
+        "regions_class_order": [1, 2], "file_ending": ".nii.gz",
+        "intensities": ["z-score of nonzero voxels", "z-score"], "spacing": [1.0, 2.0, 1.0],
+        "sliding_window": [8, 4, 12], "resolution": "any", "axes": "RSA", "flips": ["x", "y"],
+    },
+    FLAT: {
+        "channel_names": {"0": "rescale_to_0_1"}, "labels": {"background": 0, "cell": 1}, "file_ending": ".nii.gz",
+        "intensities": ["rescale_to_0_1"], "spacing": [0.5, 0.5], "sliding_window": [8, 12], "resolution": "any",
+        "axes": "PL",
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", PREPROCESSING, ids=lambda x: x.name)
+def test_preprocessing(folder):
+    fields = preprocessing(folder)
+    assert fields == PREPROCESSING[folder] | {"rules": "any"}
+    assert [*map(str, from_fields(fields).intensities)] == fields["intensities"]
+
+
+def test_preprocessing_of_other_models(model):
+    assert preprocessing(model, stored="RAS")["axes"] == "SAR"
+    with pytest.raises(DataError, match="stored = 'LRS'"):
+        preprocessing(model, stored="LRS")
+    with pytest.raises(DataError, match=r"'3d_lowres'. Did you mean '3d_fullres'"):
+        preprocessing(model, "3d_lowres")
+    plans = json.loads((model / "plans.json").read_text())
+    plans["configurations"]["3d_fullres"]["previous_stage"] = "3d_lowres"
+    (model / "plans.json").write_text(json.dumps(plans))
+    with pytest.raises(NotSupportedError, match="needs the segmentation of '3d_lowres' as an input"):
+        preprocessing(model)
+
+
+IMAGE = np.where(np.arange(6000) % 3, np.random.default_rng(0).normal(90, 50, 6000), 0).astype(np.float32)
+NORMALIZATION = {
+    "clip -42 187 mean 81.5 sd 34.25": lambda x: (np.clip(x, -42, 187) - 81.5) / max(34.25, 1e-8),
+    "z-score": lambda x: (x - x.mean()) / max(x.std(), 1e-8),
+    "z-score of nonzero voxels": lambda x: np.where(x, (x - x[x != 0].mean()) / max(x[x != 0].std(), 1e-8), 0),
+    "rescale_to_0_1": lambda x: (x - x.min()) / max((x - x.min()).max(), 1e-8),
+    "none": lambda x: x,
+}
+
+
+@pytest.mark.parametrize("name", NORMALIZATION)
+@pytest.mark.parametrize("image", [IMAGE, np.full(27, 3, np.float32)], ids=["image", "constant"])
+def test_normalization_equals_the_formulas_of_nnunet(name, image):
+    ours = parse_intensity(name).apply(image, channel_statistics(image))
+    np.testing.assert_allclose(ours, NORMALIZATION[name](image.astype(np.float64)), rtol=1e-5, atol=1e-5)
+
+
+def spline(values, shape, order=3):
+    """Returns an image of another size as scikit-image's `resize` computes it for nnU-Net."""
+    factors = np.divide(shape, values.shape)
+    resized = scipy.ndimage.zoom(values.astype(np.float64), factors, order=order, mode="nearest", grid_mode=True)
+    return np.clip(resized, values.min(), values.max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "scheme", "sizes", "mean"),
+    [
+        ("large_lesions", "clip -120 176 mean 102 sd 34", (148, 148, 76), 0.083),
+        ("large_lesions", "clip -120 176 mean 102 sd 34", (79, 79, 41), 0.15),
+        ("large_lesions", "clip -120 176 mean 102 sd 34", (98, 98, 15), 0.255),
+        ("brain", "z-score of nonzero voxels", (142, 155, 124), 0.081),
+        ("brain", "z-score of nonzero voxels", (76, 83, 66), 0.155),
+        ("brain", "z-score of nonzero voxels", (95, 103, 25), 0.265),
+    ],
+)
+def test_resampling_differs_from_nnunet(kind, scheme, sizes, mean):
+    """nnU-Net normalizes before it resamples with splines; the figures are those of docs/guides/networks.md."""
+    values = np.asarray(make_case(0, 0, kind)[0].dataobj, np.float32)
+    values = values if values.ndim == 3 else values[..., 0]
+    intensity, statistics = parse_intensity(scheme), channel_statistics(values)
+    spans = [Span(0.0, float(n), size) for n, size in zip(values.shape, sizes, strict=True)]
+    ours = intensity.apply(resample_linear(values, spans), statistics)
+    normal = intensity.apply(values, statistics)
+    if sizes[2] < 30:  # voxels more than three times as long along z: no interpolation between slices
+        planes = np.stack([spline(plane, sizes[:2]) for plane in np.moveaxis(normal, 2, 0)], 2)
+        theirs = spline(planes, sizes, 0)
+    else:
+        theirs = spline(normal, sizes)
+    assert np.abs(ours - theirs).mean() == pytest.approx(mean, rel=0.05)
