@@ -20,12 +20,12 @@ class Network:
     Attributes:
       path: the path of the file, or of the folder of a SavedModel.
       axes: the order of the axes of its input between the batch and the channels, such as "zyx". Default: x, y and z.
-      output: the name of the output with the logits of the classes. Only a network with several outputs needs it.
+      output: the name of the output with the logits of the classes, if the network has several.
     """
 
     path: str = dataclasses.field(kw_only=True)
     axes: str = _AXES
-    output: str | None = None
+    output: str = "logits"
 
     def __post_init__(self):
         if sorted(self.axes) not in (sorted(_AXES), sorted(_AXES[:2])):

@@ -1,6 +1,7 @@
 """`--network`: networks of other libraries in predict, evaluate, explain and train, with a preprocessing file."""
 
 import json
+from pathlib import Path
 
 import keras
 import nibabel
@@ -144,7 +145,7 @@ def test_what_does_not_fit_is_named(folder, capfd, fields, message, code):
     ("flags", "message"),
     [
         ("--network net.keras", "give --preprocessing"),
-        ("--network net.keras --preprocessing net.json --model_dir run", "leave one out"),
+        ("--network net.keras --preprocessing net.json --model_dir run", "are two networks"),
         ("--model_dir run --preprocessing net.json", "--preprocessing has no effect"),
         ("", "predict needs --model_dir or --network"),
     ],
@@ -180,3 +181,10 @@ def test_train_starts_from_the_weights_and_exports_them(folder):
         pairs = zip(exported.get_weights(), network.get_weights(), strict=True)
         assert all(np.array_equal(*pair) == is_same for pair in pairs)
     assert run_line("predict --model_dir run-0.1 --input cases --output out") == 0
+
+
+def test_a_model_of_nnunet_describes_its_images(folder, monkeypatch):
+    model = Path(__file__).parents[1] / "networks" / "data" / "plain__3d_fullres"
+    assert run_line(f"predict --network {model} --input cases --output out") == 0
+    assert labels(0).shape == (10, 12, 9)
+    assert len(np.unique(labels(0))) > 1

@@ -13,7 +13,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.data.sampling.sampling import format_spacing, parse_spacing
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.kinds.facts import VOLUMES, Facts
@@ -25,12 +25,13 @@ _CANONICAL = "RAS"
 _SIDE = 64  # voxels along an axis for which the network is built to find its variables
 
 
-def write_run(network: Path, preprocessing: Path) -> Path:
+def write_run(network: Path, preprocessing: Path | None) -> Path:
     """Writes the folder of a run with the weights of a network; the folder is deleted when the process ends.
 
     Args:
-      network: the file of the network, or the folder of a SavedModel.
-      preprocessing: the JSON file that describes its images and labels; see `docs/guides/networks.md`.
+      network: the file of the network, or the folder of a SavedModel or of a model of nnU-Net.
+      preprocessing: the JSON file that describes its images and labels; see `docs/guides/networks.md`. None for a model
+        of nnU-Net, which describes them itself.
 
     Returns:
       The folder, which has the name of the network.
@@ -40,13 +41,20 @@ def write_run(network: Path, preprocessing: Path) -> Path:
     """
     from mtf_imaging.models.imported import Network
     from mtf_imaging.models.unet3d import Segmentation
+    from mtf_imaging.networks.nnunet import is_nnunet
+    from mtf_imaging.networks.nnunet import preprocessing as nnunet_preprocessing
     from mtf_imaging.training.checkpoints.weights_folder import write_weights
     from mtf_imaging.training.prediction import NetworkBuilder
 
     if not network.exists():
         raise DataError(f"--network {network}: there is no such file. Fix: give the file of a network.")
-    fields = read_object(preprocessing)
-    where = str(preprocessing)
+    if preprocessing is None and not is_nnunet(network):
+        raise ConfigError(
+            f"--network {network}: the images of this network are not known. Fix: give --preprocessing FILE, which "
+            "describes them."
+        )
+    fields = nnunet_preprocessing(network) if preprocessing is None else read_object(preprocessing)
+    where = str(preprocessing or network)
     description = from_fields(fields, where)
     facts = _facts(fields, description, where)
     axes = "".join(_AXES[direction] for direction in facts.orientation or _CANONICAL)

@@ -31,7 +31,7 @@ class GinSettings(Settings):
 
     Attributes:
       network: file of a network of Keras, TensorFlow or ONNX (.keras, .h5, .pb, .onnx, or the folder of a SavedModel),
-        for the segmentation of volumes. It is the network of the job, and its weights are the first weights of a
+        or the folder of a model of nnU-Net, for the segmentation of volumes. It is the network of the job, and its weights are the first weights of a
         training.
       gin_file: path of a gin file, or name of a shipped file (unet3d_demo, 4x4); may be repeated.
       gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
@@ -178,10 +178,11 @@ def _import_network(values: flags.FlagValues) -> None:
     """Sets --model_dir to the folder of a run with the weights of --network, if it is given."""
     if values.preprocessing and not values.network:
         raise ConfigError("--preprocessing has no effect without --network. Fix: give both, or neither.")
-    if values.network and (values.model_dir or not values.preprocessing):
-        what = f"--model_dir {values.model_dir} has one, too" if values.model_dir else "its images are not known"
-        fix = "leave one out" if values.model_dir else "give --preprocessing FILE, which describes them"
-        raise ConfigError(f"--network {values.network} is a network, but {what}. Fix: {fix}.")
+    if values.network and values.model_dir:
+        raise ConfigError(
+            f"--network {values.network} and --model_dir {values.model_dir} are two networks. Fix: leave one out."
+        )
     if values.network:
         import_tensorflow()
-        values.model_dir = str(imported_network.write_run(Path(values.network), Path(values.preprocessing)))
+        file = values.preprocessing and Path(values.preprocessing)
+        values.model_dir = str(imported_network.write_run(Path(values.network), file))
