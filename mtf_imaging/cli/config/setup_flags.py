@@ -31,8 +31,8 @@ class GinSettings(Settings):
 
     Attributes:
       network: file of a network of Keras, TensorFlow or ONNX (.keras, .h5, .pb, .onnx, or the folder of a SavedModel),
-        or the folder of a model of nnU-Net, for the segmentation of volumes. It is the network of the job, and its weights are the first weights of a
-        training.
+        or the folder of a model of nnU-Net, for the segmentation of volumes. It is the network of the job, and its
+        weights are the first weights of a training.
       gin_file: path of a gin file, or name of a shipped file (unet3d_demo, 4x4); may be repeated.
       gin_param: gin parameter, NAME=VALUE, for instance setup.batch_size=2; may be repeated. Short form:
         --gin.NAME=VALUE.
