@@ -18,7 +18,7 @@ FORBIDDEN = {
     "a command": re.compile(r"mtf-imaging [a-z]"),
     "a gin parameter": re.compile(r"(?<![.\w])(train|job|setup|hardware|UNet3D|ResNet)\.(?!gin\b)[a-z_]"),
     "gin": re.compile(r"\bgin\b"),
-    "a model": re.compile(r"(?<!nn)\bU-?Net|\bResNet"),
+    "a model": re.compile(r"(?<!nn)\bU-?Net(?!_)|\bResNet"),
 }
 # The name of a file of a run, and an option of Slurm, which do not refer to a caller.
 ALLOWED = {("files/run_folder.py", "config.gin"), ("engine/processes/slurm.py", "srun --distribution=block")}

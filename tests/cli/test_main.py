@@ -82,7 +82,7 @@ def test_help_of_a_command_shows_its_flags_and_an_example_that_parses(capsys, co
     module = all_commands.load(command)
     assert code == 0
     assert f"Example:\n  {module.EXAMPLE}\n" in out
-    assert all(f"  --{flag} (required)" in out for flag in required(*module.SETTINGS))
+    assert all(f"  --{flag} ({usage.needed(module, flag)})" in out for flag in required(*module.SETTINGS))
     assert "repeat this option" not in out
     program, name, *argv = module.EXAMPLE.split()
     assert (program, name) == ("mtf-imaging", command)
@@ -173,7 +173,7 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
         (["train", "--average_decay=many"], "--average_decay=many: 'many' is not a number."),
         (["train"], "train needs --data_dir and --model_dir. Example: mtf-imaging train --data_dir records"),
         (["predict", "--model_dir=a", "--input=b"], "predict needs --output."),
-        (["predict"], "predict needs --model_dir, --input and --output."),
+        (["predict"], "predict needs --model_dir or --network, --input and --output."),
         (
             ["evaluate", "--model_dir=a", "--input_dir=b", "--output_dir=c", "--mesh_impl=stack"],
             "Did you mean 'stacked'?",

@@ -18,7 +18,7 @@ from mtf_imaging import errors
 from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, load
 from mtf_imaging.cli.config import configurables, gin_internals, resources
 from mtf_imaging.cli.config.flags_of_settings import required, shown_default
-from mtf_imaging.cli.runtime.usage import usage_line
+from mtf_imaging.cli.runtime.usage import needed, usage_line
 from mtf_imaging.networks.onnx.operators import OPERATORS
 from mtf_imaging.networks.operations import OPERATIONS
 
@@ -60,7 +60,7 @@ def command(name: str) -> str:
     for flag in (values[key] for key in values):
         if flag.name in idle:
             continue
-        default = "required" if flag.name in required(*module.SETTINGS) else _default(flag)
+        default = needed(module, flag.name) if flag.name in required(*module.SETTINGS) else _default(flag)
         rows.append((f"`--{flag.name}`", default, _meaning(flag)))
     parts = [
         f"### {name}",

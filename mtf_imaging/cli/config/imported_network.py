@@ -1,4 +1,7 @@
-"""A network of another library as the run of a job: its file, and a file that describes its images and labels."""
+"""A network of another library as the run of a job: its file, and a file that describes its images and labels.
+
+Imports TensorFlow.
+"""
 
 import atexit
 import shutil
@@ -17,9 +20,13 @@ from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.kinds.facts import VOLUMES, Facts
+from mtf_imaging.models.imported import Network
+from mtf_imaging.models.unet3d import Segmentation
+from mtf_imaging.networks.nnunet import is_nnunet
+from mtf_imaging.networks.nnunet import preprocessing as nnunet_preprocessing
+from mtf_imaging.training.checkpoints.weights_folder import write_weights
+from mtf_imaging.training.prediction import NetworkBuilder
 
-JOB = "imported_network"  # the gin file
-PATH = "imported.Network.path"
 _AXES = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
 _CANONICAL = "RAS"
 _SIDE = 64  # voxels along an axis for which the network is built to find its variables
@@ -39,13 +46,6 @@ def write_run(network: Path, preprocessing: Path | None) -> Path:
     Raises:
       ConfigError, DataError: a file is invalid, or they do not fit.
     """
-    from mtf_imaging.models.imported import Network
-    from mtf_imaging.models.unet3d import Segmentation
-    from mtf_imaging.networks.nnunet import is_nnunet
-    from mtf_imaging.networks.nnunet import preprocessing as nnunet_preprocessing
-    from mtf_imaging.training.checkpoints.weights_folder import write_weights
-    from mtf_imaging.training.prediction import NetworkBuilder
-
     if not network.exists():
         raise DataError(f"--network {network}: there is no such file. Fix: give the file of a network.")
     if preprocessing is None and not is_nnunet(network):
@@ -63,7 +63,11 @@ def write_run(network: Path, preprocessing: Path | None) -> Path:
     folder = parent / network.stem
     folder.mkdir()
     facts.save(folder)
-    lines = [f"include '{JOB}.gin'", f"{PATH} = {str(network.resolve())!r}", f"imported.Network.axes = {axes!r}"]
+    lines = [
+        "include 'imported_network.gin'",
+        f"imported.Network.path = {str(network.resolve())!r}",
+        f"imported.Network.axes = {axes!r}",
+    ]
     (folder / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
     task = Segmentation(network=Network(path=str(network), axes=axes)).for_data(description)
     sizes = _numbers(fields, "sliding_window", where) or [_SIDE] * 3

@@ -10,7 +10,7 @@ from pathlib import Path
 import gin
 from absl import flags
 
-from mtf_imaging.cli.config import gin_config, imported_network, partition_flags, run_config
+from mtf_imaging.cli.config import gin_config, partition_flags, run_config
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.groups import SETUP, SETUP_PARAMETERS, TRAIN_PARAMETERS
 from mtf_imaging.cli.config.setup import JobSetup
@@ -91,7 +91,7 @@ class Configuration:
         self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
         network = values.network if "network" in values else None  # export does not have it
-        foreign = [imported_network.JOB] if network else []
+        foreign = ["imported_network"] if network else []
         given_files = [gin_config.find_gin_file(name) for name in (*foreign, *values.gin_file)]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
         if job and not has_job:
@@ -105,7 +105,7 @@ class Configuration:
         self._bindings, self._import_modules = values.gin_param, values.import_modules
         self._values = {parameters[name]: value for name, value in given.items()}
         if network:
-            self._values[imported_network.PATH] = network
+            self._values["imported.Network.path"] = network
 
     def binds(self, name: str) -> bool:
         """Returns whether a parameter, such as "train.data", is bound to a value other than None.
@@ -184,5 +184,7 @@ def _import_network(values: flags.FlagValues) -> None:
         )
     if values.network:
         import_tensorflow()
+        from mtf_imaging.cli.config.imported_network import write_run
+
         file = values.preprocessing and Path(values.preprocessing)
-        values.model_dir = str(imported_network.write_run(Path(values.network), file))
+        values.model_dir = str(write_run(Path(values.network), file))

@@ -180,15 +180,20 @@ def command_help(name: str, command) -> str:
         lines += ["Usage:", f"  {usage_line(name, command)}", ""]
     lines.append("Flags:")
     for flag in (values[flag] for flag in values if flag not in idle):
-        other = getattr(command, "INSTEAD", {}).get(flag.name)
-        needed = f" (required{f', or --{other}' if other else ''})" if flag.name in required(*command.SETTINGS) else ""
+        is_required = flag.name in required(*command.SETTINGS)
         default = f" (default: {shown})" if (shown := shown_default(flag)) else ""
-        lines.append(f"  --{flag.name}{needed}")
+        lines.append(f"  --{flag.name}{f' ({needed(command, flag.name)})' * is_required}")
         text = flag.help.split(";\n")[0]  # drops absl's note that the flag may be repeated
         lines += _wrapped(f"{text}{default}", " " * 6)
     for note in getattr(command, "NOTES", ()):
         lines += ["", *_wrapped(note)]
     return "\n".join(lines)
+
+
+def needed(command, flag: str) -> str:
+    """Returns how the help describes a flag without which a command does not run."""
+    other = getattr(command, "INSTEAD", {}).get(flag)
+    return f"required, or --{other}" if other else "required"
 
 
 def _wrapped(text: str, indent: str = "") -> list[str]:
