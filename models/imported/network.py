@@ -20,19 +20,21 @@ class Network:
     Attributes:
       path: the path of the file, or of the folder of a SavedModel.
       axes: the order of the axes of its input between the batch and the channels, such as "zyx". Default: x, y and z.
-      output: the name of the output with the logits of the classes, if the network has several.
+      output: the name of the output with the logits of the classes, or of its node in a frozen graph. Default: the only
+        output, or the one called logits.
     """
 
     path: str = dataclasses.field(kw_only=True)
     axes: str = _AXES
-    output: str = "logits"
+    output: str | None = None
 
     def __post_init__(self):
         if sorted(self.axes) not in (sorted(_AXES), sorted(_AXES[:2])):
             raise mi.ConfigError(
                 f"imported.Network.axes = {self.axes!r}: must name each axis once. Fix: for instance 'zyx'."
             )
-        self._loaded = mi.networks.load(self.path)  # here, because a program that is built must not load it
+        nodes = [self.output] if self.output and self.path.endswith(".pb") else None
+        self._loaded = mi.networks.load(self.path, outputs=nodes)  # here, because a program that is built must not load it
         if len(self._loaded.input_names) > 1:
             raise mi.NotSupportedError(
                 f"{self.path}: the network has the inputs {', '.join(self._loaded.input_names)}, but a segmentation "
@@ -65,12 +67,13 @@ class Network:
         turned = mi.mtf.transpose(image, mi.mtf.Shape([batch, *own, channels]))
         outputs = self._loaded(training=is_training, logits=True, **{name: turned})
         if isinstance(outputs, dict):
-            if self.output not in outputs:
+            name = self.output or "logits"
+            if name not in outputs:
                 raise mi.ConfigError(
-                    f"{self.path}: imported.Network.output = {self.output!r}, but the outputs are "
-                    f"{', '.join(outputs)}. Fix: choose one of them."
+                    f"{self.path}: the network has no output {name!r}, but {', '.join(outputs)}. Fix: choose one as "
+                    "imported.Network.output, or as output in the preprocessing file."
                 )
-            outputs = outputs[self.output]
+            outputs = outputs[name]
         *voxels, classes = outputs.shape.dims
         if voxels != [batch, *own]:
             raise mi.ConfigError(

@@ -63,13 +63,10 @@ def write_run(network: Path, preprocessing: Path | None) -> Path:
     folder = parent / network.stem
     folder.mkdir()
     facts.save(folder)
-    lines = [
-        "include 'imported_network.gin'",
-        f"imported.Network.path = {str(network.resolve())!r}",
-        f"imported.Network.axes = {axes!r}",
-    ]
+    settings = {"path": str(network.resolve()), "axes": axes, "output": fields.get("output")}
+    lines = ["include 'imported_network.gin'", *(f"imported.Network.{key} = {own!r}" for key, own in settings.items())]
     (folder / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
-    task = Segmentation(network=Network(path=str(network), axes=axes)).for_data(description)
+    task = Segmentation(network=Network(**settings)).for_data(description)
     sizes = _numbers(fields, "sliding_window", where) or [_SIDE] * 3
     program = NetworkBuilder(task=task).program(sizes)
     values = {name: np.asarray(variable) for name, variable in program.variables.items()}
