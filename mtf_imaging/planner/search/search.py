@@ -16,8 +16,9 @@ from mtf_imaging.training.task import Inputs
 
 _MESH_NAMES = ("rows", "cols", "planes")
 BATCH = "batch"
-_SLABS = "slabs"
+_SLABS, _COLUMNS = "slabs", "columns"
 _THINNEST = 4  # voxels of a slab; a U-Net needs more memory for thinner ones, because their halos take more
+_THICK = 16  # voxels of a slab that is split into columns, and of a column at least
 
 
 def candidates(num_devices: int, spatial: Sequence[str]) -> Iterator[Layout]:
@@ -176,12 +177,14 @@ def search(
 
 
 def layouts_in_turns(num_devices: int, sizes: Mapping[str, int], spatial: Sequence[str]) -> list[Layout]:
-    """Returns the layouts whose processors take turns along the first spatial dimension, the thickest slabs first.
+    """Returns the layouts whose processors take turns, those with the most memory for a turn first.
 
-    With several devices, each takes its part of the batch or of the other dimensions.
+    Slabs along the first spatial dimension get thinner. Then slabs of 16 voxels are split into columns along the
+    second dimension, unless devices split it. With several devices, each takes its part of the batch or of the other
+    dimensions.
 
-    >>> [layout.mesh_string for layout in layouts_in_turns(1, {"x": 12}, ["x"])]
-    ['slabs:2', 'slabs:3']
+    >>> [layout.mesh_string for layout in layouts_in_turns(1, {"x": 32, "y": 128}, ["x", "y"])]
+    ['slabs:2', 'slabs:4', 'slabs:8', 'slabs:2,columns:4', 'slabs:2,columns:8']
 
     Args:
       num_devices: the number of devices.
@@ -194,8 +197,18 @@ def layouts_in_turns(num_devices: int, sizes: Mapping[str, int], spatial: Sequen
         return []
     size = sizes[first]
     numbers = [n for n in range(2, size // _THINNEST + 1) if size % n == 0 or n.bit_count() == 1]
+    turns = [((first, _SLABS, n),) for n in numbers]
+    slabs = max((n for n in numbers if size // n >= _THICK), default=0)
+    if slabs and others and not any(dim == others[0] for dim, _ in at_once.rules):
+        columns = [2**n for n in range(2, (sizes[others[0]] // _THICK).bit_length())]
+        turns += [((first, _SLABS, slabs), (others[0], _COLUMNS, n)) for n in columns]
     layouts = [
-        Layout((*at_once.mesh_shape, (_SLABS, n)), (*at_once.rules, (first, _SLABS)), (_SLABS,)) for n in numbers
+        Layout(
+            (*at_once.mesh_shape, *((mesh, n) for _, mesh, n in split)),
+            (*at_once.rules, *((dim, mesh) for dim, mesh, _ in split)),
+            tuple(mesh for _, mesh, _ in split),
+        )
+        for split in turns
     ]
     return [layout for layout in layouts if idle_processors(layout, sizes) is None]
 
