@@ -242,6 +242,13 @@ FUNCTIONS = {
         + tf.image.resize(x, [9, 4], "nearest")
     ),
     "embedding": lambda x: x * tf.gather(np.arange(12.0).reshape(3, 4), tf.argmax(x[..., :3], 3)),
+    "patches": lambda x: (
+        tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID")
+        * tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 3, 1], [1, 2, 1, 1], "SAME")
+    ),
+    "volume patches": lambda x: (
+        tf.extract_volume_patches(x[..., None], [1, 3, 2, 2, 1], [1, 2, 1, 2, 1], "SAME") ** 2
+    ),
     "checks": lambda x: tf.debugging.check_numerics(tf.ensure_shape(x, [2, 6, 5, 4]), ""),
     "row selection": lambda x: V1.where(tf.abs(x) > 1, x, -x),
     "channels first": lambda x: (
