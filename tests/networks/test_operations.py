@@ -246,9 +246,7 @@ FUNCTIONS = {
         tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID")
         * tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 3, 1], [1, 2, 1, 1], "SAME")
     ),
-    "volume patches": lambda x: (
-        tf.extract_volume_patches(x[..., None], [1, 3, 2, 2, 1], [1, 2, 1, 2, 1], "SAME") ** 2
-    ),
+    "volume patches": lambda x: tf.extract_volume_patches(x[..., None], [1, 3, 2, 2, 1], [1, 2, 1, 2, 1], "SAME") ** 2,
     "checks": lambda x: tf.debugging.check_numerics(tf.ensure_shape(x, [2, 6, 5, 4]), ""),
     "row selection": lambda x: V1.where(tf.abs(x) > 1, x, -x),
     "channels first": lambda x: (

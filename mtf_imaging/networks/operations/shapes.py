@@ -260,7 +260,9 @@ def _pack(call: Call, *values: Value) -> Named:
     return join(call, wide, at)
 
 
-@operation("ExtractImagePatches", "ExtractVolumePatches", ours="mtf.concat of slices; spatial dimensions exchange halos")
+@operation(
+    "ExtractImagePatches", "ExtractVolumePatches", ours="mtf.concat of slices; spatial dimensions exchange halos"
+)
 def _extract_patches(call: Call, x: Array) -> Array:
     kernel, strides, rates = (call.get(name) or [1] * len(x.sizes) for name in ("ksizes", "strides", "rates"))
     spans = [(k - 1) * rate + 1 for k, rate in zip(kernel, rates, strict=True)]
