@@ -78,11 +78,17 @@ class State:
         self._scope = tf.compat.v1.get_variable_scope()  # around the network; the operations of nodes have their own
         self._weights: dict[str, Unnamed] = {}
         self._assigned: dict[str, Value] = {}
+        updates = [node for node in graph.nodes if node.operation in _UPDATES]
+        self._updated = {self._nodes[self._skipped(node.inputs[0])[0]].value for node in updates}
 
     def read(self, weight: Weight) -> Value | Seed:
-        """Returns the value of a variable, after the assignments so far."""
+        """Returns the value of a variable, after the assignments so far.
+
+        An integer variable is a table of positions, or the state of a random generator if the network assigns it.
+        """
         if not weight.dtype.is_floating:
-            return Seed()
+            with tf.init_scope():
+                return Seed() if weight.name in self._updated else weight.read()
         return self._assigned.get(weight.name, self._variable(weight))
 
     def assign(self, weight: Weight, value: Value | Seed) -> None:

@@ -178,6 +178,7 @@ FUNCTIONS = {
     ),
     "gather": lambda x: tf.gather(x, [3, 0, 0, 5], axis=1) + tf.gather(x, 2, axis=3)[:, :4, :, None],
     "reverse": lambda x: tf.reverse(x, [1, 3]) * x,
+    "roll": lambda x: tf.roll(tf.roll(x, [1, -2], [1, 3]) * x, 3, 2) + tf.roll(x, [1, 2], [1, 1]),
     "transpose": lambda x: tf.transpose(x, [0, 2, 1, 3]) + tf.transpose(x, [0, 2, 1, 3])[:, :, ::-1],
     "transpose and add": lambda x: x[:, :5] + tf.transpose(x[:, :5], [0, 2, 1, 3]),
     "reshape": lambda x: tf.reshape(tf.reshape(x, [2, 30, 4]) * np.arange(30.0)[:, None], [2, 6, 5, 4]),
