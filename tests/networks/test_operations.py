@@ -270,6 +270,18 @@ def test_functions(name, layout):
     comparing.check(network, FUNCTIONS[name], {}, network.inputs(), layout)
 
 
+@pytest.mark.parametrize("layout", ["whole", "split"])
+def test_a_slice_of_eight_axes(layout):
+    """TensorFlow slices no more axes, and a stack of slices has one more."""
+
+    def fn(x):
+        return tf.reshape(x, [2, 2, 2, 2, 2, 4, 2, 2])[..., 1] ** 2
+
+    function = tf.function(fn, input_signature=[tf.TensorSpec([2, 8, 8, 4], tf.float64)], autograph=False)
+    network = mi.networks.load(function)
+    comparing.check(network, fn, {}, network.inputs(), layout)
+
+
 # Other names of operations in the table, which only graphs of earlier releases of TensorFlow contain; operations of
 # random layers; and those that tracing with sizes replaces by constants, which files contain.
 ELSEWHERE = {

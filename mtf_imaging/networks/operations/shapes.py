@@ -27,6 +27,8 @@ from mtf_imaging.networks.values import (
 
 Named = Array | Unnamed
 
+_SLICED_DIMS = 6  # TensorFlow slices at most 8 dimensions; stacks of slices have one or two more.
+
 
 @operation("Shape", ours="a constant")
 def _shape(call: Call, x: Named) -> np.ndarray:
@@ -130,7 +132,7 @@ def take(call: Call, x: Named, at: int, positions: range) -> Array:
         return array
     array = array.single(at)
     (dim,) = array.axes[at]
-    if dim.name in call.spatial or positions.step != 1:
+    if dim.name in call.spatial or positions.step != 1 or len(array.tensor.shape.dims) > _SLICED_DIMS:
         return resampled(array, {at: selection(dim.size, positions)}, "slice")
     axes = [*array.axes[:at], (mtf.Dimension(dim.name, len(positions)),), *array.axes[at + 1 :]]
     return Array(mtf.slice(array.tensor, positions.start, len(positions), dim.name), axes)
