@@ -24,6 +24,7 @@ _UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
     "AssignSubVariableOp": mtf.sub,
 }
 _READS = {"ReadVariableOp"}
+_ROWS = {"ResourceGather"}  # reads rows of a variable, as an embedding does
 _BRANCHES = {"Switch", "Merge"}
 _TAKE_INTERLEAVED = {"Identity", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "BatchToSpaceND"}
 _LARGEST_CONSTANT = 2**27  # elements
@@ -77,11 +78,17 @@ class State:
         self._scope = tf.compat.v1.get_variable_scope()  # around the network; the operations of nodes have their own
         self._weights: dict[str, Unnamed] = {}
         self._assigned: dict[str, Value] = {}
+        updates = [node for node in graph.nodes if node.operation in _UPDATES]
+        self._updated = {self._nodes[self._skipped(node.inputs[0])[0]].value for node in updates}
 
     def read(self, weight: Weight) -> Value | Seed:
-        """Returns the value of a variable, after the assignments so far."""
+        """Returns the value of a variable, after the assignments so far.
+
+        An integer variable is a table of positions, or the state of a random generator if the network assigns it.
+        """
         if not weight.dtype.is_floating:
-            return Seed()
+            with tf.init_scope():
+                return Seed() if weight.name in self._updated else weight.read()
         return self._assigned.get(weight.name, self._variable(weight))
 
     def assign(self, weight: Weight, value: Value | Seed) -> None:
@@ -147,7 +154,7 @@ class State:
 
 def unknown_operations(graph: Graph) -> list[str]:
     """Returns a line for each operation of a graph that has no conversion."""
-    known = {*OPERATIONS, *CONSTANT_ONLY, *_UPDATES, *_READS, *_BRANCHES, *_IGNORED, CONSTANT, INPUT, VARIABLE}
+    known = {*OPERATIONS, *CONSTANT_ONLY, *_UPDATES, *_READS, *_ROWS, *_BRANCHES, *_IGNORED, CONSTANT, INPUT, VARIABLE}
     return [
         f"{name} {', '.join(map(repr, nodes[:3]))}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''} is unknown"
         for name, nodes in graph.operations.items()
@@ -235,6 +242,10 @@ def _value(
         return state.read(weight) if node.attributes.get("is_value") else _Handle(weight)
     if node.operation in _READS or (node.operation == "Identity" and isinstance(inputs[0], _Handle)):
         return state.read(inputs[0].weight) if node.operation in _READS else inputs[0]
+    if node.operation in _ROWS:
+        rows = dataclasses.replace(node, operation="GatherV2")
+        table = state.read(inputs[0].weight)
+        return _value(rows, [table, inputs[1], np.zeros([], np.int32)], state, mesh, spatial, tensors, weights)
     if node.operation in _UPDATES:
         weight, value, update = inputs[0].weight, inputs[1], _UPDATES[node.operation]
         current = state.read(weight)

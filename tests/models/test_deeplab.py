@@ -130,9 +130,9 @@ def test_a_dimension_that_the_backbone_gathers_is_split_again_for_the_decoder():
         "stacked",
     )
     assert [str(change) for change in program.changes][2:] == [
-        "deeplab/low_level_scatter splits height: slices of 1 x 8 x 4 x 4 become 1 x 4 x 4 x 4",
-        "deeplab/aspp_gather gathers width: slices of 1 x 8 x 4 x 5 become 1 x 8 x 8 x 5",
-        "deeplab/aspp_scatter splits height and width: slices of 1 x 8 x 8 x 4 become 1 x 4 x 4 x 4",
+        "deeplab/low_level_scatter splits height: slices of 1 x 8 x 4 x 4 become 1 x 4 x 4 x 4 (256 bytes)",
+        "deeplab/aspp_gather gathers width: slices of 1 x 8 x 4 x 5 become 1 x 8 x 8 x 5 (1,280 bytes)",
+        "deeplab/aspp_scatter splits height and width: slices of 1 x 8 x 8 x 4 become 1 x 4 x 4 x 4 (256 bytes)",
     ]
 
 

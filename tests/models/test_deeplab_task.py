@@ -166,12 +166,12 @@ def test_separable_convolutions_send_all_channels_backward():
 @pytest.mark.parametrize(
     ("sizes", "gather_below", "gathered"),
     [
-        ((513, 513), None, "height and width: slices of 2 x 17 x 17 x 5 become 2 x 33 x 33 x 5"),
-        ((513, 1153), None, "height: slices of 2 x 17 x 37 x 5 become 2 x 33 x 37 x 5"),
+        ((513, 513), None, "height and width: slices of 2 x 17 x 17 x 5 become 2 x 33 x 33 x 5 (43,560 bytes)"),
+        ((513, 1153), None, "height: slices of 2 x 17 x 37 x 5 become 2 x 33 x 37 x 5 (48,840 bytes)"),
         ((1153, 1153), None, ""),
         ((513, 513), 0, ""),
         ((513, 513), 17, ""),
-        ((513, 1153), 18, "height: slices of 2 x 17 x 37 x 5 become 2 x 33 x 37 x 5"),
+        ((513, 1153), 18, "height: slices of 2 x 17 x 37 x 5 become 2 x 33 x 37 x 5 (48,840 bytes)"),
     ],
 )
 def test_explain_shows_the_gathered_dimensions(sizes, gather_below, gathered):

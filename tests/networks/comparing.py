@@ -37,11 +37,12 @@ def arrays(specs, seed=""):
 
 
 def randomize(variables, seed=0):
-    """Gives weights values of ordinary size; moving variances stay positive."""
+    """Gives weights values of ordinary size, so that deep networks do not saturate; moving variances stay positive."""
     rng = np.random.default_rng(seed)
     for variable in variables:
         if variable.dtype in ("float32", "float64", tf.float32, tf.float64):
-            value = 0.5 * rng.standard_normal(variable.shape)
+            inputs = np.prod(variable.shape[:-1]) if len(variable.shape) > 1 else 4
+            value = min(0.5, np.sqrt(2 / inputs)) * rng.standard_normal(variable.shape)
             variable.assign(np.abs(value) + 0.5 if "variance" in variable.name else value)
 
 
@@ -116,12 +117,12 @@ def layout_of(name, specs):
     return options if mesh else {}
 
 
-def difference(value, wanted):
+def difference(value, wanted, largest=0):
     value, wanted = np.asarray(value, np.float64), np.asarray(wanted, np.float64)
-    return np.abs(value - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), 1e-3)
+    return np.abs(value - wanted).max(initial=0) / max(np.abs(wanted).max(initial=0), largest, 1e-3)
 
 
-def check(network, function, variables, specs, layout="whole", training=False, tolerance=None):
+def check(network, function, variables, specs, layout="whole", training=False, tolerance=None, cancels=False):
     """Asserts that a network equals a function of TensorFlow.
 
     Args:
@@ -132,6 +133,8 @@ def check(network, function, variables, specs, layout="whole", training=False, t
       layout: a key of `LAYOUTS`.
       training: whether to compute as in training.
       tolerance: largest difference, relative to the largest value.
+      cancels: whether gradients are compared relative to the largest of all, because some are sums that cancel, such as
+        those of biases before norms.
 
     Returns:
       The program.
@@ -144,21 +147,22 @@ def check(network, function, variables, specs, layout="whole", training=False, t
     limit = tolerance or TOLERANCES[dtype.name]
     assert [list(y.shape) for y in outputs] == [list(y.shape) for y in wanted]
     worst = {f"output {i}": difference(y, w) for i, (y, w) in enumerate(zip(outputs, wanted, strict=True))}
+    largest = max([np.abs(slope).max() for slope in slopes if slope is not None]) if cancels else 0
     for i, gradient in enumerate(gradients):
         worst[f"gradient of input {i}"] = difference(
-            0 if gradient is None else gradient, 0 if slopes[i] is None else slopes[i]
+            0 if gradient is None else gradient, 0 if slopes[i] is None else slopes[i], largest
         )
     for name, slope in zip(variables, slopes[len(gradients) :], strict=True):
         found = by_name.get(name)
         assert (found is None) == (slope is None), f"{name}: {found is not None}, but {slope is not None} in TensorFlow"
         if slope is not None:
-            worst[name] = difference(np.reshape(found, before[name].shape), slope)
+            worst[name] = difference(np.reshape(found, before[name].shape), slope, largest)
     wrong = {name: value for name, value in worst.items() if not value <= limit}
     assert not wrong, wrong
     return program
 
 
-def check_model(model, layout="whole", training=False, tolerance=None, **sizes):
+def check_model(model, layout="whole", training=False, tolerance=None, cancels=False, **sizes):
     """Asserts that a Keras model equals its conversion."""
     network = mi.networks.load(model)
     names = dict(zip([getattr(v, "path", v.name).partition(":")[0] for v in model.variables], model.variables))
@@ -168,4 +172,4 @@ def check_model(model, layout="whole", training=False, tolerance=None, **sizes):
     def function(*tensors):
         return model(list(tensors) if len(tensors) > 1 else tensors[0], training=training)
 
-    return check(network, function, variables, network.inputs(**sizes), layout, training, tolerance)
+    return check(network, function, variables, network.inputs(**sizes), layout, training, tolerance, cancels)

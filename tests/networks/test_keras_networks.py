@@ -137,3 +137,14 @@ def test_gathers_are_reported_with_their_layers():
     changes = mi.Program(network, network.inputs(**sizes), "rows:2", "x:rows").changes
     assert len(changes) == 2
     assert all("multi_head_attention" in str(change) and "gathers x: slices of" in str(change) for change in changes)
+
+
+def test_gathers_of_channels_are_reported_with_their_bytes():
+    model, sizes = built("unet")
+    network = mi.networks.load(model)
+    changes = mi.Program(network, network.inputs(**sizes), "cols:2", "channels:cols").changes
+    assert [(change.name.split("/")[0], change.gathered, change.nbytes) for change in changes] == [
+        (f"{model.layers[-8].name}_1", ("channels",), 4 * 8 * 6 * 4 * 6),
+        (f"{model.layers[-8].name}_1", ("channels",), 4 * 8 * 6 * 4 * 4),
+        (f"{model.layers[-1].name}_1", ("channels",), 4 * 8 * 6 * 4 * 2),
+    ]

@@ -118,6 +118,24 @@ def test_a_keras_2_model():
     assert mi.networks.load(model).weights[0] == model.variables[0].name.removesuffix(":0")
 
 
+def test_tables_of_a_keras_2_model():
+    """Embeddings, and integer weights, which are positions and not trained."""
+
+    class Shuffle(tf_keras.layers.Layer):
+        def build(self, shape):
+            order = np.random.default_rng(0).permutation(shape[1])
+            self.order = tf.Variable(order, trainable=False, name="order")
+            self.table = tf_keras.layers.Embedding(shape[1], shape[3])
+
+        def call(self, x):
+            return tf.gather(x, self.order, axis=1) * self.table(tf.range(x.shape[1]))[:, None]
+
+    image = tf_keras.Input((6, 5, 3))
+    model = tf_keras.Model(image, Shuffle()(image))
+    for layout in comparing.LAYOUTS:
+        comparing.check_model(model, layout)
+
+
 def test_a_function_and_its_export():
     module = Module()
     network = mi.networks.load(module.__call__)

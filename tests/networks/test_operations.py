@@ -178,6 +178,7 @@ FUNCTIONS = {
     ),
     "gather": lambda x: tf.gather(x, [3, 0, 0, 5], axis=1) + tf.gather(x, 2, axis=3)[:, :4, :, None],
     "reverse": lambda x: tf.reverse(x, [1, 3]) * x,
+    "roll": lambda x: tf.roll(tf.roll(x, [1, -2], [1, 3]) * x, 3, 2) + tf.roll(x, [1, 2], [1, 1]),
     "transpose": lambda x: tf.transpose(x, [0, 2, 1, 3]) + tf.transpose(x, [0, 2, 1, 3])[:, :, ::-1],
     "transpose and add": lambda x: x[:, :5] + tf.transpose(x[:, :5], [0, 2, 1, 3]),
     "reshape": lambda x: tf.reshape(tf.reshape(x, [2, 30, 4]) * np.arange(30.0)[:, None], [2, 6, 5, 4]),
@@ -242,6 +243,11 @@ FUNCTIONS = {
         + tf.image.resize(x, [9, 4], "nearest")
     ),
     "embedding": lambda x: x * tf.gather(np.arange(12.0).reshape(3, 4), tf.argmax(x[..., :3], 3)),
+    "patches": lambda x: (
+        tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 2, 1], [1, 1, 1, 1], "VALID")
+        * tf.image.extract_patches(x, [1, 2, 2, 1], [1, 2, 3, 1], [1, 2, 1, 1], "SAME")
+    ),
+    "volume patches": lambda x: tf.extract_volume_patches(x[..., None], [1, 3, 2, 2, 1], [1, 2, 1, 2, 1], "SAME") ** 2,
     "checks": lambda x: tf.debugging.check_numerics(tf.ensure_shape(x, [2, 6, 5, 4]), ""),
     "row selection": lambda x: V1.where(tf.abs(x) > 1, x, -x),
     "channels first": lambda x: (
@@ -262,6 +268,18 @@ def function_of(name):
 def test_functions(name, layout):
     network = mi.networks.load(function_of(name))
     comparing.check(network, FUNCTIONS[name], {}, network.inputs(), layout)
+
+
+@pytest.mark.parametrize("layout", ["whole", "split"])
+def test_a_slice_of_eight_axes(layout):
+    """TensorFlow slices no more axes, and a stack of slices has one more."""
+
+    def fn(x):
+        return tf.reshape(x, [2, 2, 2, 2, 2, 4, 2, 2])[..., 1] ** 2
+
+    function = tf.function(fn, input_signature=[tf.TensorSpec([2, 8, 8, 4], tf.float64)], autograph=False)
+    network = mi.networks.load(function)
+    comparing.check(network, fn, {}, network.inputs(), layout)
 
 
 # Other names of operations in the table, which only graphs of earlier releases of TensorFlow contain; operations of

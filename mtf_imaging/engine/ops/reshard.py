@@ -8,7 +8,6 @@ A network may choose the dimensions to gather by the size of their slices, with 
 depends on the layout, but its results do not.
 """
 
-import dataclasses
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -16,10 +15,9 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.meshes import tails
 from mtf_imaging.engine.meshes.exchange import Exchange, Round
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
-from mtf_imaging.engine.reads import all_operations
 from mtf_imaging.errors import ShapeError
 
-_SUFFIX = "_whole"
+SUFFIX = "_whole"  # of the name of a gathered dimension
 
 
 class ProgramMesh(mtf.Mesh):
@@ -62,7 +60,7 @@ class Reshard(mtf.Operation):
         self._outputs = [mtf.Tensor(self, shape, x.dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor]) -> list[mtf.Tensor | None]:
-        return [ReshardGrad(grad_ys[0], self.inputs[0].shape, f"{self.kind}_dx").outputs[0]]
+        return [Reshard(grad_ys[0], self.inputs[0].shape, f"{self.kind}_dx").outputs[0]]
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh, (x,), (y,) = lowering.mesh_impl(self), self.inputs, self.outputs
@@ -80,54 +78,6 @@ class Reshard(mtf.Operation):
         gathered = tuple(sorted(old for old, new in axes if old not in (None, new)))
         nbytes = math.prod(mesh.slice_shape(x.shape)) * x.dtype.size
         return [Round([Exchange("gather", gathered, nbytes)])] if gathered else []
-
-
-class ReshardGrad(Reshard):
-    """The gradient of a `Reshard`, as a class of its own that `layout_changes` can recognize."""
-
-
-@dataclasses.dataclass(frozen=True)
-class LayoutChange:
-    """How `gather_slices` or `scatter_slices` changes the slices of a tensor.
-
-    Attributes:
-      name: name of the operation.
-      whole: sizes of the tensor.
-      before: sizes of a slice before the operation.
-      after: sizes of a slice after it.
-      gathered: names of the dimensions that the operation gathers.
-      scattered: names of the dimensions that it splits again.
-    """
-
-    name: str
-    whole: tuple[int, ...]
-    before: tuple[int, ...]
-    after: tuple[int, ...]
-    gathered: tuple[str, ...]
-    scattered: tuple[str, ...]
-
-    def __str__(self) -> str:
-        verbs = {"gathers": self.gathered, "splits": self.scattered}
-        does = ", ".join(f"{verb} {' and '.join(names)}" for verb, names in verbs.items() if names)
-        before, after = (" x ".join(map(str, sizes)) for sizes in (self.before, self.after))
-        return f"{self.name} {does}: slices of {before} become {after}"
-
-
-def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutChange]:
-    """Returns the layout changes in the forward pass of a graph for which the layout has a rule."""
-    changes = {}  # by name, because a recomputed operation is in the graph twice
-    for op in all_operations(graph):
-        if type(op) is not Reshard:
-            continue
-        (x,), (y,) = op.inputs, op.outputs
-        if mesh_impl.split_axes(x.shape) != mesh_impl.split_axes(y.shape):
-            before, after = (tuple(mesh_impl.slice_shape(tensor.shape)) for tensor in (x, y))
-            names = list(zip(x.shape.dimension_names, y.shape.dimension_names, strict=True))
-            gathered = tuple(old for old, new in names if new == old + _SUFFIX)
-            scattered = tuple(new for old, new in names if old == new + _SUFFIX)
-            whole = tuple(x.shape.to_integer_list)
-            changes[op.name] = LayoutChange(op.name, whole, before, after, gathered, scattered)
-    return list(changes.values())
 
 
 def slices_per_dimension(x: mtf.Tensor) -> dict[str, int]:
@@ -165,7 +115,7 @@ def gather_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = 
     Raises:
       ShapeError: `x` has no dimension of that name.
     """
-    return _rename(x, {dim: dim + _SUFFIX for dim in _as_list(names)}, name or "gather_slices")
+    return _rename(x, {dim: dim + SUFFIX for dim in _as_list(names)}, name or "gather_slices")
 
 
 def scatter_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None = None) -> mtf.Tensor:
@@ -186,7 +136,7 @@ def scatter_slices(x: mtf.Tensor, names: str | Sequence[str], name: str | None =
     Raises:
       ShapeError: `x` has no gathered dimension of that name.
     """
-    return _rename(x, {dim + _SUFFIX: dim for dim in _as_list(names)}, name or "scatter_slices")
+    return _rename(x, {dim + SUFFIX: dim for dim in _as_list(names)}, name or "scatter_slices")
 
 
 def _as_list(names: str | Sequence[str]) -> Sequence[str]:

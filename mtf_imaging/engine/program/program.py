@@ -14,10 +14,10 @@ from mtf_imaging.engine.meshes.boxes import Boxes
 from mtf_imaging.engine.meshes.random.state import Part, RandomState
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.ops.freezing import is_weight
-from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
 from mtf_imaging.engine.program.in_turns import InTurns, Lowered
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
+from mtf_imaging.engine.program.layout_changes import LayoutChange, layout_changes
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import LayoutError, ShapeError

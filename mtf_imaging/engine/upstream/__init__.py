@@ -54,6 +54,8 @@ EXCHANGES = {
     mtf.TopKOperation: top_k.exchanges,
     **dict.fromkeys(whole.OPERATIONS - {mtf.ShiftOperation}, whole.exchanges),
 }
+# The inputs that an operation gathers along a split dimension, and the mesh axes.
+GATHERS = {mtf.ReshapeOperation: reshape.gathers, **dict.fromkeys(whole.OPERATIONS, whole.gathers)}
 
 # Operations that combine every element of one input with elements of another.
 COMBINING = (mtf.EinsumOperation, selections.Gather, selections.Scatter)

@@ -73,10 +73,21 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     lowering.set_tensor_lowering(y, tails.scatter(mesh, value, split))
 
 
+def gathers(op: mtf.Operation, mesh: ShardMeshImpl) -> list[tuple[mtf.Tensor, tuple[int, ...]]]:
+    """Returns the input and the mesh axes along which `lower` gathers it; an empty list if an all-to-all suffices."""
+    (x,), changes = op.inputs, _changes(op, mesh)
+    sent = _sent(changes)
+    return [(x, sent)] if sent and not _all_to_all(op, mesh, changes) else []
+
+
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower`, as `Round`s."""
     (x,), changes = op.inputs, _changes(op, mesh)
-    sent = tuple(axis for axis, (before, _) in changes.items() if before is not None)
+    sent = _sent(changes)
     kind = "all-to-all" if _all_to_all(op, mesh, changes) else "gather"
     nbytes = math.prod(mesh.slice_shape(x.shape)) * x.dtype.size
     return [Round([Exchange(kind, sent, nbytes)])] if sent else []
+
+
+def _sent(changes: dict[int, tuple[int | None, int | None]]) -> tuple[int, ...]:
+    return tuple(axis for axis, (before, _) in changes.items() if before is not None)

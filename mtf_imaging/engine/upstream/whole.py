@@ -80,11 +80,13 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     type(op).lower(op, _WholeLowering(lowering, op) if is_needed(op, lowering.mesh_impl(op)) else lowering)
 
 
+def gathers(op: mtf.Operation, mesh: ShardMeshImpl) -> list[tuple[mtf.Tensor, tuple[int, ...]]]:
+    """Returns the inputs that `lower` gathers, and the mesh axes along which it does."""
+    found = [(x, tuple(sorted(_split_along(op, x.shape, mesh)))) for x in op.inputs]
+    return [(x, axes) for x, axes in found if axes]
+
+
 def exchanges(op: mtf.Operation, mesh: ShardMeshImpl) -> list[Round]:
     """Returns the exchanges of `lower`, one `Round` for each input that is split along the dimension."""
-    rounds = []
-    for x in op.inputs:
-        axes = tuple(sorted(_split_along(op, x.shape, mesh)))
-        if axes:
-            rounds.append(Round([Exchange("gather", axes, math.prod(mesh.slice_shape(x.shape)) * x.dtype.size)]))
-    return rounds
+    nbytes = {x: math.prod(mesh.slice_shape(x.shape)) * x.dtype.size for x in op.inputs}
+    return [Round([Exchange("gather", axes, nbytes[x])]) for x, axes in gathers(op, mesh)]

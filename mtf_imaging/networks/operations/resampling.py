@@ -99,3 +99,14 @@ def _reverse(call: Call, x: Array | Unnamed, axes: Value) -> Array:
     reversed_axes = {i % len(array.sizes) for i in call.ints(axes, "axes")}
     lines = {i: selection(array.sizes[i], range(array.sizes[i])[::-1]) for i in reversed_axes}
     return resampled(array, lines, "reverse")
+
+
+@operation("Roll", ours="a selection")
+def _roll(call: Call, x: Array | Unnamed, shifts: Value, axes: Value) -> Array:
+    array = as_array(x)
+    by_axis: dict[int, int] = {}
+    for shift, axis in zip(call.ints(shifts, "shifts"), call.ints(axes, "axes"), strict=True):
+        at = axis % len(array.sizes)
+        by_axis[at] = by_axis.get(at, 0) + shift
+    lines = {i: selection(array.sizes[i], np.roll(np.arange(array.sizes[i]), n)) for i, n in by_axis.items()}
+    return resampled(array, lines, "roll")

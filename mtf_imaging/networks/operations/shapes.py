@@ -9,6 +9,7 @@ import tensorflow as tf
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.ops.resize.padding import Padding
+from mtf_imaging.engine.ops.resize.taps import Resampling
 from mtf_imaging.networks.array import Array, axis_size, free_name, resampled, selection
 from mtf_imaging.networks.operations.registry import Call, operation
 from mtf_imaging.networks.values import (
@@ -25,6 +26,8 @@ from mtf_imaging.networks.values import (
 )
 
 Named = Array | Unnamed
+
+_SLICED_DIMS = 6  # TensorFlow slices at most 8 dimensions; stacks of slices have one or two more.
 
 
 @operation("Shape", ours="a constant")
@@ -129,7 +132,7 @@ def take(call: Call, x: Named, at: int, positions: range) -> Array:
         return array
     array = array.single(at)
     (dim,) = array.axes[at]
-    if dim.name in call.spatial or positions.step != 1:
+    if dim.name in call.spatial or positions.step != 1 or len(array.tensor.shape.dims) > _SLICED_DIMS:
         return resampled(array, {at: selection(dim.size, positions)}, "slice")
     axes = [*array.axes[:at], (mtf.Dimension(dim.name, len(positions)),), *array.axes[at + 1 :]]
     return Array(mtf.slice(array.tensor, positions.start, len(positions), dim.name), axes)
@@ -257,6 +260,28 @@ def _pack(call: Call, *values: Value) -> Named:
         for v in values
     ]
     return join(call, wide, at)
+
+
+@operation(
+    "ExtractImagePatches", "ExtractVolumePatches", ours="mtf.concat of slices; spatial dimensions exchange halos"
+)
+def _extract_patches(call: Call, x: Array) -> Array:
+    kernel, strides, rates = (call.get(name) or [1] * len(x.sizes) for name in ("ksizes", "strides", "rates"))
+    spans = [(k - 1) * rate + 1 for k, rate in zip(kernel, rates, strict=True)]
+    lines: dict[int, Resampling] = {}
+    for i, (n, span, stride) in enumerate(zip(x.sizes, spans, strides, strict=True)):
+        missing = max((-(-n // stride) - 1) * stride + span - n, 0) if call.get("padding") == "SAME" else 0
+        if missing:
+            lines[i] = Padding(n, n + missing, missing // 2, "constant")
+    wide = resampled(x, lines, "pad")
+    patches = []
+    for offsets in np.ndindex(*kernel):
+        patch = wide
+        for i, offset in enumerate(offsets):
+            first, past = offset * rates[i], wide.sizes[i] - spans[i] + offset * rates[i] + 1
+            patch = take(call, patch, i, range(first, past, strides[i]))
+        patches.append(patch)
+    return join(call, patches, len(x.sizes) - 1)
 
 
 @operation("GatherV2", ours="a selection; mtf.gather for indices that are computed")

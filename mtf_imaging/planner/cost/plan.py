@@ -12,7 +12,7 @@ from mtf_imaging.engine.meshes import ShardMeshImpl
 from mtf_imaging.engine.meshes.exchange import Exchange
 from mtf_imaging.engine.meshes.grid import ShardGrid
 from mtf_imaging.engine.ops.freezing import is_weight
-from mtf_imaging.engine.ops.reshard import LayoutChange, layout_changes
+from mtf_imaging.engine.program.layout_changes import LayoutChange, layout_changes
 from mtf_imaging.engine.program.traffic import traffic
 from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.planner.cost.interconnect import Interconnect

@@ -110,8 +110,8 @@ def test_changes_are_reported():
         "x:rows,y:cols",
     )
     assert [str(change) for change in program.changes] == [
-        "together gathers x and y: slices of 2 x 4 x 2 become 8 x 8 x 2",
-        "apart splits x: slices of 8 x 8 x 2 become 2 x 8 x 2",
+        "together gathers x and y: slices of 2 x 4 x 2 become 8 x 8 x 2 (512 bytes)",
+        "apart splits x: slices of 8 x 8 x 2 become 2 x 8 x 2 (128 bytes)",
     ]
 
 
