@@ -11,6 +11,7 @@ from tests.mutants import (
     learning_mutants,
     lowering_mutants,
     mesh_mutants,
+    network_mutants,
     ops_mutants,
     process_mutants,
     program_mutants,
@@ -24,7 +25,7 @@ from tests.mutants import (
 
 _MODULES = (
     *(layout_mutants, mesh_mutants, turn_mutants, ops_mutants, layer_mutants, upstream_mutants, lowering_mutants),
-    *(program_mutants, training_mutants, learning_mutants, evaluation_mutants, result_mutants),
+    *(program_mutants, network_mutants, training_mutants, learning_mutants, evaluation_mutants, result_mutants),
     *(data_mutants, file_mutants, format_mutants, zarr_mutants, process_mutants, slurm_mutants, kubernetes_mutants),
 )
 MUTANTS = [mutant for module in _MODULES for mutant in module.MUTANTS]

@@ -1,0 +1,60 @@
+"""Faults of networks/: the conversion of other libraries' networks, and their preprocessing files."""
+
+from tests.mutants.mutant import mutants
+
+_OPERATIONS = "tests/networks/test_operations.py"
+_COMMANDS = "tests/cli/test_imported_network.py"
+_ONNX = "tests/networks/test_onnx_operators.py"
+
+MUTANTS = [
+    *mutants(
+        "mtf_imaging/networks/graph.py",
+        f"{_COMMANDS} region",
+        ('_ACTIVATIONS = ("Softmax", "Sigmoid")', '_ACTIVATIONS = ("Softmax",)'),
+    ),
+    *mutants(
+        "mtf_imaging/networks/network.py",
+        f"{_COMMANDS} named",
+        ("not in (None, given)", "in ()"),
+    ),
+    *mutants(
+        "mtf_imaging/networks/operations/resampling.py",
+        _OPERATIONS,
+        ("Padding(n, n + sum(pair), pair[0], mode)", "Padding(n, n + sum(pair), pair[1], mode)"),
+        (
+            "centers = np.arange(self.outputs, dtype=np.float32) * scale",
+            "centers = np.arange(self.outputs) * scale + 0.5",
+        ),
+        ("/ weights.sum(0)", ""),
+        ("range(array.sizes[i])[::-1]", "range(array.sizes[i])"),
+    ),
+    *mutants(
+        "mtf_imaging/networks/onnx/operators/normalization.py",
+        _ONNX,
+        ("share, image = 1 - call.get", "share, image = call.get"),
+        ("share * count / max(count - 1, 1)", "share"),
+        ("return _per_case(call, x, scale, offset, 1)", "return _per_case(call, x, scale, offset, sizes(x)[1])"),
+    ),
+    *mutants(
+        "mtf_imaging/networks/nnunet/preprocessing.py",
+        "tests/networks/test_nnunet.py not resampling",
+        ("mean {mean:.15g} sd {std:.15g}", "mean {mean:.15g} sd {mean:.15g}"),
+        ("for _, value in sorted(zip(names, values, strict=True))", "for value in values"),
+    ),
+    *mutants(
+        "models/imported/network.py",
+        f"{_COMMANDS} equal",
+        ("key=lambda dim: self.axes.index(dim.name)", "key=lambda dim: dim.name"),
+    ),
+    *mutants(
+        "mtf_imaging/inference/averages.py",
+        f"{_COMMANDS} equal",
+        ("own, sizes, tuple(axes)))", "own, sizes, ()))"),
+    ),
+    *mutants(
+        "mtf_imaging/data/sampling/own_size.py",
+        f"{_COMMANDS} equal or window",
+        ("own = self.spacing or spacing", "own = self.spacing or (1.0, 1.0, 1.0)"),
+        ("math.ceil(n / self.multiple) * self.multiple", "n"),
+    ),
+]
