@@ -313,7 +313,8 @@ def _for_branches(call: Call, value: Any, condition: Any) -> tuple[Any, Any]:
         return value, value
     # The other branch computes with 0. Its gradient by the input, which may be infinite there, is 0.
     taken = mtf.stop_gradient(mtf.cast(as_array(condition).without_loose().tensor, value.dtype))
-    return tuple(Array(weigh(value.tensor, mask), value.axes) for mask in (1 - taken, taken))
+    otherwise, then = (Array(weigh(value.tensor, mask), value.axes) for mask in (1 - taken, taken))
+    return otherwise, then
 
 
 def _selected(call: Call, condition: Value, then: Any, otherwise: Any) -> Any:

@@ -34,12 +34,7 @@ def built(name, dtype="float32"):
 def test_networks_in_float64(name, layout, training):
     model, sizes = built(name, "float32" if name in ONLY_FLOAT32 else "float64")
     tolerance = 1e-4 if name in ONLY_FLOAT32 else 1e-9
-    program = comparing.check_model(model, layout, training, tolerance, batch=2, **sizes)
-    if training:
-        for variable in model.variables:
-            if variable.dtype.startswith("float"):
-                own = np.reshape(program.variables[variable.path], variable.shape)
-                np.testing.assert_allclose(own, variable.numpy(), 1e-5, 1e-6)
+    comparing.check_model(model, layout, training, tolerance, batch=2, **sizes)
 
 
 @pytest.mark.parametrize("layout", ["whole", "split", "in turns"])
@@ -119,19 +114,19 @@ def test_a_task_is_trained(tmp_path):
         assert is_equal == (key.startswith("conv3d/")), key
 
 
-def test_a_spectral_norm_keeps_a_kernel_of_zeros():
+@pytest.mark.parametrize("value", [0, 3])
+def test_a_spectral_norm_keeps_a_kernel_of_zeros(value):
     """Its quotient, which is not a number, is not taken."""
     model = keras.Sequential([keras.Input((6, 2)), keras.layers.SpectralNormalization(keras.layers.Conv1D(2, 3))])
-    for value in (0, 3):
-        kernel, *_ = model.trainable_variables
-        kernel.assign(value * np.ones(kernel.shape))
-        network = mi.networks.load(model)
-        specs = network.inputs(x=6)
-        image = comparing.arrays(specs)["image"]
-        program = mi.Program(lambda image: network(training=True, image=image), specs, "rows:2", "x:rows")
-        np.testing.assert_allclose(program(image=image), model(image, training=True), 1e-5, 1e-6)
-        for name, variable in zip(network.weights, model.variables, strict=True):
-            np.testing.assert_allclose(np.ravel(program.variables[name]), np.ravel(variable), 1e-5, 1e-6)
+    kernel, *_ = model.trainable_variables
+    kernel.assign(value * np.ones(kernel.shape))
+    network = mi.networks.load(model)
+    specs = network.inputs(x=6)
+    image = comparing.arrays(specs)["image"]
+    program = mi.Program(lambda image: network(training=True, image=image), specs, "rows:2", "x:rows")
+    np.testing.assert_allclose(program(image=image), model(image, training=True), 1e-5, 1e-6)
+    for name, variable in zip(network.weights, model.variables, strict=True):
+        np.testing.assert_allclose(np.ravel(program.variables[name]), np.ravel(variable), 1e-5, 1e-6)
 
 
 @pytest.mark.parametrize("name", ["unet", "residual", "siamese"])
