@@ -10,12 +10,13 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
+from mtf_imaging.engine.ops.weighing import weigh
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.networks.array import Array, Axis
-from mtf_imaging.networks.graph import CONSTANT, INPUT, VARIABLE, Graph, Node, Source
+from mtf_imaging.networks.graph import CONSTANT, IF_INPUT, IF_OUTPUT, INPUT, VARIABLE, Graph, Node, Source
 from mtf_imaging.networks.operations import CONSTANT_ONLY, OPERATIONS, Call
 from mtf_imaging.networks.operations.randomness import Seed
-from mtf_imaging.networks.values import Interleaved, Unnamed, Value, as_array, elementwise, reshaped
+from mtf_imaging.networks.values import Interleaved, Unnamed, Value, as_array, dtype_of, elementwise, reshaped, sizes_of
 
 _IGNORED = {"NoOp", "Assert"}
 _UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
@@ -25,7 +26,8 @@ _UPDATES: dict[str, Callable[..., mtf.Tensor] | None] = {
 }
 _READS = {"ReadVariableOp"}
 _ROWS = {"ResourceGather"}  # reads rows of a variable, as an embedding does
-_BRANCHES = {"Switch", "Merge"}
+_BRANCHES = {"Switch", "Merge", IF_INPUT, IF_OUTPUT}
+_JOINS = {"Merge", IF_OUTPUT}  # have a value if one of their inputs has none
 _TAKE_INTERLEAVED = {"Identity", "Conv2D", "Conv3D", "DepthwiseConv2dNative", "BatchToSpaceND"}
 _LARGEST_CONSTANT = 2**27  # elements
 
@@ -49,11 +51,17 @@ class Weight:
     read: Callable[[], np.ndarray]
 
 
+@dataclasses.dataclass(frozen=True)
 class _Handle:
-    """The resource of a variable."""
+    """The resource of a variable.
 
-    def __init__(self, weight: Weight) -> None:
-        self.weight = weight
+    Attributes:
+      weight: the variable.
+      is_conditional: whether it is used in a branch of which the values of tensors decide whether it is taken.
+    """
+
+    weight: Weight
+    is_conditional: bool = False
 
 
 class _Dead:
@@ -89,7 +97,13 @@ class State:
         if not weight.dtype.is_floating:
             with tf.init_scope():
                 return Seed() if weight.name in self._updated else weight.read()
-        return self._assigned.get(weight.name, self._variable(weight))
+        variable = self._variable(weight)
+        if weight.name not in self._assigned:
+            return variable
+        # As in TensorFlow, gradients end at an assignment, and those by the new value are those by the variable.
+        value = self._assigned[weight.name]
+        stopped = value if isinstance(value, np.ndarray) else elementwise(mtf.stop_gradient, value)
+        return elementwise(lambda old, new: (old - mtf.stop_gradient(old)) + new, variable, stopped)
 
     def assign(self, weight: Weight, value: Value | Seed) -> None:
         """Assigns a value to a variable."""
@@ -123,7 +137,7 @@ class State:
 
     def _skipped(self, source: Source) -> Source:
         """Returns the source before identities."""
-        while self._nodes[source[0]].operation == "Identity":
+        while self._nodes[source[0]].operation in ("Identity", IF_INPUT):
             source = self._nodes[source[0]].inputs[0]
         return source
 
@@ -208,7 +222,7 @@ def convert(
         if any(isinstance(value, _Missing) for value in inputs):
             values[node.name] = _Missing()
             continue
-        if any(isinstance(value, _Dead) for value in inputs) and node.operation != "Merge":
+        if any(isinstance(value, _Dead) for value in inputs) and node.operation not in _JOINS:
             values[node.name] = _Dead()
             continue
         try:
@@ -248,6 +262,11 @@ def _value(
         return _value(rows, [table, inputs[1], np.zeros([], np.int32)], state, mesh, spatial, tensors, weights)
     if node.operation in _UPDATES:
         weight, value, update = inputs[0].weight, inputs[1], _UPDATES[node.operation]
+        if inputs[0].is_conditional:
+            raise Call(node, mesh, spatial, state).refuse(
+                f"assigns the variable '{weight.name}' in a branch that depends on the values of a tensor",
+                "assign a value that tf.where selects",
+            )
         current = state.read(weight)
         if update and not isinstance(current, Seed):
             value = elementwise(update, current, value)
@@ -269,9 +288,13 @@ def _value(
     return entry.convert(call, *inputs)
 
 
-def _branch(call: Call, inputs: list[Any]) -> tuple[Any, ...]:
-    """Returns the outputs of a Switch or a Merge of TensorFlow 1, whose condition must be constant."""
-    if call.node.operation == "Switch":
+def _branch(call: Call, inputs: list[Any]) -> Any:
+    """Returns the outputs of a Switch or a Merge of TensorFlow 1, whose condition must be constant, or of an If."""
+    if call.node.operation == IF_INPUT and not isinstance(inputs[1], np.ndarray):
+        return _for_branches(call, *inputs)
+    if call.node.operation == IF_OUTPUT:
+        return _selected(call, *inputs)
+    if call.node.operation in ("Switch", IF_INPUT):
         value, condition = inputs
         is_true = bool(call.numbers(condition, "conditions"))
         return (_Dead(), value) if is_true else (value, _Dead())
@@ -279,6 +302,41 @@ def _branch(call: Call, inputs: list[Any]) -> tuple[Any, ...]:
     if len(alive) != 1:
         raise call.refuse("is a loop, or joins no branch that is taken", "write the network without it")
     return inputs[alive[0]], np.array(alive[0], np.int32)
+
+
+def _for_branches(call: Call, value: Any, condition: Any) -> tuple[Any, Any]:
+    """Returns an input of an If for its branches (else, then), if the values of tensors decide which one is taken."""
+    if isinstance(value, _Handle):
+        return (_Handle(value.weight, is_conditional=True),) * 2
+    value = value.array if isinstance(value, Interleaved) else value
+    if not isinstance(value, Array) or not value.dtype.is_floating:
+        return value, value
+    # The other branch computes with 0. Its gradient by the input, which may be infinite there, is 0.
+    taken = mtf.stop_gradient(mtf.cast(as_array(condition).without_loose().tensor, value.dtype))
+    otherwise, then = (Array(weigh(value.tensor, mask), value.axes) for mask in (1 - taken, taken))
+    return otherwise, then
+
+
+def _selected(call: Call, condition: Value, then: Any, otherwise: Any) -> Any:
+    """Returns an output of an If: that of the branch that is taken, or of both, if the values of tensors decide."""
+    if isinstance(condition, _Dead | np.ndarray):
+        return condition if isinstance(condition, _Dead) else then if condition else otherwise
+    pair = [value.array if isinstance(value, Interleaved) else value for value in (then, otherwise)]
+    if not all(isinstance(value, Value) for value in pair):
+        raise call.refuse("chooses variables or random generators by the values of a tensor", "use no tf.cond")
+    if sizes_of(pair[0]) != sizes_of(pair[1]) or not dtype_of(pair[0]).is_floating:
+        described = " or ".join(f"{dtype_of(value).name} {list(sizes_of(value))}" for value in pair)
+        raise call.refuse(
+            f"is {described}, as the values of a tensor decide", "use floats of the same shape in both branches"
+        )
+
+    def select(condition: mtf.Tensor, *pair: Any) -> mtf.Tensor:
+        dtype = dtype_of(then)
+        taken = mtf.stop_gradient(mtf.cast(condition, dtype))
+        a, b = (x if isinstance(x, mtf.Tensor) else mtf.constant(call.mesh, x, mtf.Shape([]), dtype) for x in pair)
+        return weigh(a, taken) + weigh(b, 1 - taken)
+
+    return elementwise(select, condition, *pair)
 
 
 def _folded(call: Call, inputs: list[np.ndarray]) -> Any:

@@ -1,7 +1,7 @@
 """The neutral form of a network's graph: a list of nodes, with functions inlined."""
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,10 @@ from mtf_imaging.engine.compat import function_graph
 
 CONSTANT, INPUT, VARIABLE = "Const", "Input", "Variable"
 BATCH_NORM = "BatchNormInTraining"  # not an operation of TensorFlow; see `idioms`
+# The inputs `(value, condition)` and outputs `(condition, then, else)` of an If whose branches are inlined.
+IF_INPUT, IF_OUTPUT = "IfInput", "IfOutput"
 CALLS = ("PartitionedCall", "StatefulPartitionedCall", "RemoteCall")
+_CONDITIONALS = ("If", "StatelessIf")
 _ACTIVATIONS = ("Softmax", "Sigmoid")
 _ASSIGNMENTS = ("AssignVariableOp", "AssignAddVariableOp", "AssignSubVariableOp")
 
@@ -85,17 +88,32 @@ def read(
             inputs = tuple(sources[tensor.name] for tensor in op.inputs)
             name = prefix + op.name
             if op.type in CALLS:
-                body = function_graph(library[op.get_attr("f").name], graph)
-                called = {inner.name: source for inner, source in zip(body.inputs, inputs, strict=True)}
-                inner_sources = add(body.get_operations(), f"{name}/", called)
-                sources |= {
-                    outer.name: inner_sources[inner.name] for outer, inner in zip(op.outputs, body.outputs, strict=True)
-                }
+                results = inlined(op, "f", f"{name}/", inputs)
+                sources |= {tensor.name: source for tensor, source in zip(op.outputs, results, strict=True)}
+                continue
+            if op.type in _CONDITIONALS:
+                condition, *values = inputs
+                for i, value in enumerate(values):
+                    nodes[f"{name}/{i}"] = Node(f"{name}/{i}", IF_INPUT, (value, condition))
+                otherwise, then = (
+                    inlined(op, branch, f"{name}/{branch}/", [(f"{name}/{i}", side) for i in range(len(values))])
+                    for side, branch in enumerate(("else_branch", "then_branch"))
+                )
+                for i, (tensor, *pair) in enumerate(zip(op.outputs, then, otherwise, strict=True)):
+                    nodes[f"{name}/output_{i}"] = Node(f"{name}/output_{i}", IF_OUTPUT, (condition, *pair))
+                    sources[tensor.name] = (f"{name}/output_{i}", 0)
                 continue
             node = leaf(op) or _node(op, name, inputs)
             nodes[name] = dataclasses.replace(node, name=name)
             sources |= {tensor.name: (name, i) for i, tensor in enumerate(op.outputs)}
         return sources
+
+    def inlined(op: tf.Operation, attribute: str, prefix: str, inputs: Sequence[Source]) -> list[Source]:
+        """Adds the nodes of the function in an attribute of an operation, and returns the sources of its outputs."""
+        body = function_graph(library[op.get_attr(attribute).name], graph)
+        called = {inner.name: source for inner, source in zip(body.inputs, inputs, strict=True)}
+        inner_sources = add(body.get_operations(), prefix, called)
+        return [inner_sources[inner.name] for inner in body.outputs]
 
     operations = graph.get_operations()
     sources = add(operations if updates else upstream(operations, outputs.values()), "", {})

@@ -163,7 +163,7 @@ def check(network, function, variables, specs, layout="whole", training=False, t
 
 
 def check_model(model, layout="whole", training=False, tolerance=None, cancels=False, **sizes):
-    """Asserts that a Keras model equals its conversion."""
+    """Asserts that a Keras model equals its conversion; in training, also the variables that it has updated."""
     network = mi.networks.load(model)
     names = dict(zip([getattr(v, "path", v.name).partition(":")[0] for v in model.variables], model.variables))
     trainable = {id(v) for v in model.trainable_variables}
@@ -172,4 +172,10 @@ def check_model(model, layout="whole", training=False, tolerance=None, cancels=F
     def function(*tensors):
         return model(list(tensors) if len(tensors) > 1 else tensors[0], training=training)
 
-    return check(network, function, variables, network.inputs(**sizes), layout, training, tolerance, cancels)
+    program = check(network, function, variables, network.inputs(**sizes), layout, training, tolerance, cancels)
+    for name, variable in names.items() if training else ():
+        if name in network.weights:
+            own = np.reshape(program.variables[name], variable.shape)
+            limit = 1e-9 if own.dtype == np.float64 else 1e-5
+            np.testing.assert_allclose(own, variable.numpy(), limit, limit, err_msg=name)
+    return program

@@ -81,6 +81,16 @@ def siamese():
     )
 
 
+def spectral():
+    """Convolutions whose kernels a spectral norm divides in every step of the training, one of them shared."""
+    image = keras.Input((None, None, 3))
+    shared = layers.SpectralNormalization(layers.Conv2D(3, 3, padding="same"), power_iterations=2)
+    x = layers.LeakyReLU(0.2)(shared(shared(image)))
+    x = layers.SpectralNormalization(layers.Conv2D(6, 3, strides=2, padding="same"))(x)
+    x = layers.GlobalAveragePooling2D()(layers.ReLU()(x))
+    return keras.Model(image, layers.SpectralNormalization(layers.Dense(2))(x))
+
+
 NETWORKS = {
     "unet": (unet, {"x": 8, "y": 6, "z": 4}),
     "unet with transposed convolutions": (unet_with_transposed_convolutions, {"x": 8, "y": 6, "z": 4}),
@@ -88,4 +98,5 @@ NETWORKS = {
     "separable": (separable, {"x": 12, "y": 10}),
     "attention": (attention, {"x": 6, "y": 4}),
     "siamese": (siamese, {"x": 6, "y": 5}),
+    "spectral": (spectral, {"x": 8, "y": 6}),
 }

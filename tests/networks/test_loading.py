@@ -235,6 +235,24 @@ def test_all_unsupported_nodes_are_named():
     assert "GatherV2 'rows/" in message
 
 
+def test_branches_that_depend_on_values_are_limited():
+    """Both branches of tf.cond are computed, so they assign nothing, and have the same shape."""
+    counter = tf.Variable(1.0)
+
+    @tf.function(input_signature=[tf.TensorSpec([1, None, None, 2], tf.float32)])
+    def function(image):
+        tf.cond(image[0, 0, 0, 0] > 0, lambda: counter.assign_add(1.0), lambda: counter.read_value())
+        part = tf.cond(image[0, 0, 0, 0] > 0, lambda: image[:, :2], lambda: image[:, :3])
+        return tf.reduce_sum(part) * counter
+
+    network = mi.networks.load(function)
+    with pytest.raises(mi.NotSupportedError) as error:
+        mi.Program(network, network.inputs(x=4, y=4))
+    message = str(error.value)
+    assert "assigns the variable 'Variable' in a branch that depends on the values of a tensor" in message
+    assert "is float32 [1, 2, 4, 2] or float32 [1, 3, 4, 2], as the values of a tensor decide" in message
+
+
 def test_sizes_that_do_not_fit_are_refused():
     network = mi.networks.load(sequential(keras))
     with pytest.raises(mi.ShapeError, match=r"sizes for x were given, but its inputs have 2 axes.*Fix: give one size"):

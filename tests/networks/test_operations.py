@@ -162,6 +162,11 @@ FUNCTIONS = {
         + tf.reduce_sum(x, [1, 2])
         + tf.cast(tf.reduce_all(x > -9, [1, 2]) & tf.reduce_any(x > 0, [1, 2]), x.dtype)
     ),
+    "branch of sizes": lambda x: tf.cond(tf.shape(x)[1] > 7, lambda: x - 1, lambda: x * tf.reduce_sum(x) + 1),
+    "branch of values": lambda x: (
+        tf.cond(tf.reduce_all(x > 9), lambda: x / tf.reduce_sum(tf.nn.relu(x - 9)), lambda: x * x)
+        + tf.cond(tf.reduce_any(x > 0), lambda: 2 * x[:, :1], lambda: tf.ones_like(x[:, :1]))
+    ),
     "mean of all": lambda x: tf.reduce_mean(x) * tf.ones_like(x) + tf.zeros_like(x),
     "constants": lambda x: x * np.arange(4.0) + np.arange(6.0)[:, None, None] + np.ones([6, 1, 4]),
     "constants of other axes": lambda x: x[..., :1] * np.arange(3.0) + tf.fill([2, 6, 5, 3], tf.reduce_sum(x)),
@@ -205,6 +210,11 @@ FUNCTIONS = {
     "matmul": lambda x: tf.matmul(x, tf.tanh(x), transpose_b=True) @ x,
     "matmul of voxels": lambda x: tf.matmul(tf.reshape(x, [2, 30, 4]), tf.reshape(x, [2, 30, 4]), transpose_a=True),
     "matmul of matrices": lambda x: tf.reshape(x, [-1, 4]) @ tf.transpose(tf.reshape(x, [-1, 4])[:3]),
+    "einsum of other axes": lambda x: (
+        R.Einsum(inputs=[x, tf.tanh(x[0, :5])], equation="b...c,...dc->b...d")
+        * R.Einsum(inputs=[x[..., 0], x[0, 0]], equation="...y,yc->...c")[:, :, None, :1]
+        * R.Einsum(inputs=[x[:, 0]], equation="...c->c...")[1, :, None, :, None]
+    ),
     "einsum": lambda x: tf.einsum("bxyc,bxyd->bcd", x, x * x) + tf.einsum("bxyc->bc", x)[..., None],
     "attention": lambda x: (
         tf.nn.softmax(tf.einsum("bxc,byc->bxy", *[tf.reshape(x, [2, 30, 4])] * 2)) @ tf.reshape(x, [2, 30, 4])
@@ -237,6 +247,13 @@ FUNCTIONS = {
     "resize of TensorFlow 1": lambda x: (
         V1.image.resize(x, [9, 4], "bilinear") + V1.image.resize(x, [9, 4], "bilinear", align_corners=True)
     ),
+    "mean resize": lambda x: (
+        tf.reduce_sum(x)
+        * tf.stop_gradient(R.ResizeArea(images=x, size=[2, 5])[..., :1, :] + tf.image.resize(x, [2, 1], "area"))
+    ),
+    "mean resize by fractions": lambda x: (
+        tf.reduce_sum(x) * tf.stop_gradient(tf.image.resize(x, [4, 7], "area")) + tf.image.resize(x, [4, 7], "nearest")
+    ),
     "nearest resize": lambda x: (
         V1.image.resize(x, [9, 4], "nearest")
         + V1.image.resize(x, [9, 4], "nearest", align_corners=True)
@@ -254,7 +271,9 @@ FUNCTIONS = {
         tf.transpose(x, [0, 3, 1, 2]) * tf.reduce_mean(tf.transpose(x, [0, 3, 1, 2]), [2, 3], keepdims=True)
     ),
 }
-FLOAT32_FUNCTIONS = {"batch norm", "fixed batch norm", "resize of TensorFlow 1"}
+FLOAT32_FUNCTIONS = {
+    *("batch norm", "fixed batch norm", "mean resize", "mean resize by fractions", "resize of TensorFlow 1")
+}
 
 
 def function_of(name):

@@ -86,7 +86,14 @@ def _matmul(call: Call, a: Value, b: Value) -> Array:
 def _einsum(call: Call, *values: Value) -> Array:
     equation = call.get("equation").replace(" ", "")
     left, _, right = equation.partition("->")
-    terms = left.split(",")
-    if "." in equation or any(len({*term}) < len(term) for term in terms):
-        raise call.refuse(f"has the equation '{equation}'", "name every axis once, and use no '...'")
-    return einsum(call, values, terms, right)
+    ranks = [len(sizes_of(value)) - len(term.replace("...", "")) for value, term in zip(values, left.split(","))]
+    terms = [_labels(term, rank) for term, rank in zip(left.split(","), ranks, strict=True)]
+    if any(len({*term}) < len(term) for term in terms):
+        raise call.refuse(f"has the equation '{equation}'", "name every axis once")
+    return einsum(call, values, terms, _labels(right, max(ranks)))
+
+
+def _labels(term: str, rank: int) -> list[str]:
+    """Returns the labels of a term in which `...` stands for `rank` axes, whose labels are counted from the last."""
+    before, dots, after = term.partition("...")
+    return [*before, *(f"...{i}" for i in range(rank, 0, -1) if dots), *after]

@@ -71,12 +71,30 @@ class _Cubic(Resampling):
         return Taps(np.clip(positions, 0, self.size - 1).astype(np.int32), weights / weights.sum(0))
 
 
-@operation("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", ours="mi.ops.resize2d")
+@dataclasses.dataclass(frozen=True)
+class _Mean(Resampling):
+    """A resize whose outputs are the means of the parts of the input that they cover."""
+
+    def taps(self) -> Taps:
+        # In units of 1 / outputs voxels, all edges are whole numbers.
+        starts = np.arange(self.outputs) * self.size
+        first, past = starts // self.outputs, -(-(starts + self.size) // self.outputs)
+        positions = first + np.arange((past - first).max())[:, np.newaxis]
+        upper = np.minimum((positions + 1) * self.outputs, starts + self.size)
+        weights = np.maximum(upper - np.maximum(positions * self.outputs, starts), 0) / self.size
+        return Taps(np.minimum(positions, self.size - 1).astype(np.int32), weights)
+
+
+@operation("ResizeBilinear", "ResizeNearestNeighbor", "ResizeBicubic", "ResizeArea", ours="mi.ops.resize2d")
 def _resize(call: Call, x: Array, size: Value) -> Array:
     outputs, kind = call.ints(size, "sizes"), call.node.operation
     aligned, halves = bool(call.get("align_corners")), bool(call.get("half_pixel_centers"))
 
     def line(size: int, outputs: int) -> Resampling:
+        if kind == "ResizeArea":
+            if aligned:
+                raise call.refuse("has align_corners=True", "use tf.image.resize of TensorFlow 2")
+            return _Mean(size, outputs)
         if kind == "ResizeBicubic":
             if aligned or not halves:
                 raise call.refuse("has half_pixel_centers=False", "use tf.image.resize of TensorFlow 2")
@@ -87,7 +105,7 @@ def _resize(call: Call, x: Array, size: Value) -> Array:
 
     lines = {i: line(x.sizes[i], n) for i, n in enumerate(outputs, 1) if x.sizes[i] != n}
     y = resampled(x, lines, "resize")
-    # TensorFlow's linear and cubic kernels return float32 whatever they are given.
+    # All of TensorFlow's kernels but the nearest one return float32 whatever they are given.
     if kind == "ResizeNearestNeighbor" or y.dtype == tf.float32:
         return y
     return Array(mtf.cast(y.tensor, tf.float32), y.axes)
