@@ -35,7 +35,7 @@ def plain(markdown):
 def test_sections_of_commands_say_what_help_says(name):
     section, module = plain(generated_pages.command(name)), load(name)
     for part in re.split(r"\n\s*\n|\n  --", usage.command_help(name, module).partition("Flags:")[2]):
-        flag, _, meaning = re.sub(r" \((needed|required)\)\n", "\n", part).partition("\n")
+        flag, _, meaning = re.sub(r" \(required[^()]*\)\n", "\n", part).partition("\n")
         meaning = re.sub(r"\s*\(default:[^()]*\)$", "", meaning)
         meaning = re.sub(r"<([^<>]*)>: ", lambda match: match[1].replace("|", ", ") + ". ", meaning)
         assert plain(f"{flag}\n{meaning}") in section or (
@@ -43,7 +43,7 @@ def test_sections_of_commands_say_what_help_says(name):
         )
     assert plain(module.EXAMPLE) in section
     for flag in required(*module.SETTINGS):
-        assert f"|--{flag}|required|" in section
+        assert plain(f"|--{flag}|{usage.needed(module, flag)}|") in section
 
 
 def test_every_command_has_a_section():

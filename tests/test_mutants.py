@@ -21,7 +21,7 @@ LEAST = {
     "upstream": 10,
     "program": 8,
     "inference": 10,
-    "networks": 10,
+    "networks": 7,
     "training": 15,
     "evaluation": 15,
     "data": 15,

@@ -116,7 +116,8 @@ def test_results_do_not_depend_on_the_layout(sizes, options, mesh_shape, layout,
     """Compares training with dropout, moving statistics, and evaluation."""
     task = small_task(**options)
     got, _, program = values(task, segmentation_batch(task, sizes), mesh_shape, layout, mesh_impl=mesh_impl)
-    assert [change.name for change in program.changes] == changes
+    of_space = [change.name for change in program.changes if "channels" not in change.gathered]  # of concatenations
+    assert of_space == changes
     separable = {key: value for key, value in options.items() if key == "separable"}
     assert_equal(got, whole(sizes, **separable))
 

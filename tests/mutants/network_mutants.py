@@ -4,7 +4,7 @@ from tests.mutants.mutant import mutants
 
 _OPERATIONS = "tests/networks/test_operations.py"
 _COMMANDS = "tests/cli/test_imported_network.py"
-_ONNX = "tests/networks/test_onnx_operators.py"
+_ONNX = "tests/networks/test_onnx_networks.py"
 
 MUTANTS = [
     *mutants(
@@ -21,19 +21,12 @@ MUTANTS = [
         "mtf_imaging/networks/operations/resampling.py",
         _OPERATIONS,
         ("Padding(n, n + sum(pair), pair[0], mode)", "Padding(n, n + sum(pair), pair[1], mode)"),
-        (
-            "centers = np.arange(self.outputs, dtype=np.float32) * scale",
-            "centers = np.arange(self.outputs) * scale + 0.5",
-        ),
         ("/ weights.sum(0)", ""),
-        ("range(array.sizes[i])[::-1]", "range(array.sizes[i])"),
     ),
     *mutants(
         "mtf_imaging/networks/onnx/operators/normalization.py",
-        _ONNX,
-        ("share, image = 1 - call.get", "share, image = call.get"),
-        ("share * count / max(count - 1, 1)", "share"),
-        ("return _per_case(call, x, scale, offset, 1)", "return _per_case(call, x, scale, offset, sizes(x)[1])"),
+        f"{_ONNX} statistics",
+        ("exponential_avg_factor=share", "exponential_avg_factor=1 - share"),
     ),
     *mutants(
         "mtf_imaging/networks/nnunet/preprocessing.py",

@@ -48,7 +48,8 @@ OF_DETECTORS = {
 # The jobs of the demo on objects: the number of variables.
 OF_OBJECTS = {"gin/mask_rcnn_objects.gin": 94, "gin/retinanet_objects.gin": 81}
 BEST = "gin/unet3d_lits_best.gin"  # six levels, the coarsest of which are gathered
-OF_OTHERS = {BEST, *FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_OBJECTS}
+IMPORTED = "gin/imported_network.gin"  # tests/cli/test_imported_network.py has a network for it
+OF_OTHERS = {BEST, IMPORTED, *FOR_GPUS, *OF_IMAGES, *OF_LARGE_PHOTOS, *OF_DETECTORS, *OF_OBJECTS}
 OF_VOLUMES = [job for job in JOBS if job not in OF_OTHERS]
 # The network halves the image three times, so each of the 16 slices along x and y keeps a voxel.
 SMALL = ["--resolution", "x:128,y:128,z:16", "--batch_size", "2"]
