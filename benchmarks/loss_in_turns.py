@@ -2,8 +2,8 @@
 
     python -m benchmarks.loss_in_turns --size 512 --turns 64
 
-The network is that of `unet3d_lits` with its first weights, on float64 or bfloat16. With 1 turn, it computes the whole
-volume at once. A forward pass at 512^3 in 64 turns stores 24 GiB in TMPDIR.
+The network is that of `unet3d_lits` before its first step. With 1 turn, it computes the whole volume at once. A forward
+pass at 512^3 in 64 turns stores 24 GiB in TMPDIR.
 """
 
 import argparse

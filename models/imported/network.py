@@ -34,9 +34,8 @@ class Network:
                 f"imported.Network.axes = {self.axes!r}: must name each axis once. Fix: for instance 'zyx'."
             )
         nodes = [self.output] if self.output and self.path.endswith(".pb") else None
-        self._loaded = mi.networks.load(
-            self.path, outputs=nodes
-        )  # here, because a program that is built must not load it
+        # Here, because a network that is loaded while a program is built would add its variables to the program.
+        self._loaded = mi.networks.load(self.path, outputs=nodes)
         if len(self._loaded.input_names) > 1:
             raise mi.NotSupportedError(
                 f"{self.path}: the network has the inputs {', '.join(self._loaded.input_names)}, but a segmentation "

@@ -1,6 +1,7 @@
 """`--network`: networks of other libraries in predict, evaluate, explain and train, with a preprocessing file."""
 
 import json
+import tempfile
 from pathlib import Path
 
 import keras
@@ -28,6 +29,7 @@ def built(activation="softmax", filters=3):
 def folder(tmp_path, monkeypatch):
     """A folder with a network, its preprocessing file, and two CTs of different sizes and orientations."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     built().save("net.keras")
     rng = np.random.default_rng(0)
     (tmp_path / "cases").mkdir()
@@ -87,6 +89,14 @@ def test_predictions_equal_those_of_keras(folder, directions, flags):
         wanted = expected(number, directions)
         assert len(np.unique(wanted)) == 3
         np.testing.assert_array_equal(labels(number), wanted)
+
+
+@pytest.mark.slow
+def test_two_processes_import_the_network_once(folder):
+    predict = "predict --network net.keras --preprocessing net.json --input cases --output out"
+    assert run_line(f"launch --num_processes 2 -- {predict} --mesh_shape rows:2 --layout x:rows") == 0
+    for number in range(2):
+        np.testing.assert_array_equal(labels(number), expected(number))
 
 
 def test_a_second_call_keeps_the_predictions_of_the_same_network(folder, capfd):

@@ -68,7 +68,7 @@ def write_run(network: Path, preprocessing: Path | None) -> Path:
     (folder / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
     task = Segmentation(network=Network(**settings)).for_data(description)
     sizes = _numbers(fields, "sliding_window", where) or [_SIDE] * 3
-    program = NetworkBuilder(task=task).program(sizes)
+    program = NetworkBuilder(task=task, mesh_impl="stacked").program(sizes)
     values = {name: np.asarray(variable) for name, variable in program.variables.items()}
     write_weights(folder, values, {"title": network.name})
     return folder

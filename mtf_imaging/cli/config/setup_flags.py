@@ -20,6 +20,7 @@ from mtf_imaging.files.run_folder import CONFIG, weights_folder
 from mtf_imaging.jobs.processes.devices import join
 from mtf_imaging.jobs.runs.ensembles import ensemble_runs
 from mtf_imaging.settings.setting import Settings, setting, settings
+from mtf_imaging.settings.step import Devices
 from mtf_imaging.settings.values import AUTO
 
 _logger = logging.getLogger(__name__)
@@ -186,5 +187,7 @@ def _import_network(values: flags.FlagValues) -> None:
         import_tensorflow()
         from mtf_imaging.cli.config.imported_network import write_run
 
+        given = {name: values[name].value for name in ("mesh_impl", "communication") if values[name].value}
+        group = join(Devices(**given))  # before the network is loaded, which uses TensorFlow
         file = values.preprocessing and Path(values.preprocessing)
-        values.model_dir = str(write_run(Path(values.network), file))
+        values.model_dir = group.first(lambda: str(write_run(Path(values.network), file)))
