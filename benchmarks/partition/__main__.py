@@ -60,6 +60,7 @@ def _parser():
     for name in ("batch", "base_filters", "depth", "convs"):
         add(f"--{name}", type=_positive, default=getattr(step, name), help="as in models/unet3d (%(default)s)")
     add("--dtype", choices=("float32", "bfloat16"), default=step.dtype, help="type of the activations (%(default)s)")
+    add("--forward", action="store_true", help="end the step with the loss, without gradients")
     add("--rounds", type=_positive, default=settings.rounds, help="timed steps of each contender (%(default)s)")
     add("--together", type=_positive, default=5, help="contenders in memory at the same time, without tf (%(default)s)")
     add("--build_timeout", type=float, default=settings.build_timeout, help="seconds for a build (%(default)g)")

@@ -43,6 +43,7 @@ class Step:
       convs: convolutions per block.
       dtype: the activation dtype.
       dropout: False omits the dropout of any network, because each contender draws its own masks.
+      forward: whether the step ends with the loss, as a prediction does.
       seed: seed of the weights and the batch.
     """
 
@@ -54,6 +55,7 @@ class Step:
     convs: int = 2
     dtype: str = "float32"
     dropout: bool = True
+    forward: bool = False
     seed: int = 0
 
     @property
@@ -108,7 +110,7 @@ class Step:
             block = name.partition("/")[0]
             # A transposed convolution reads each voxel of the coarser level once.
             level = 0 if block == "classes" else int(block[-1]) + block.startswith("grow")
-            passes = 2 if name == "down0/conv0/filter" else 3
+            passes = 1 if self.forward else 2 if name == "down0/conv0/filter" else 3
             total += passes * 2 * math.prod(shape) * voxels // 8**level
         return total
 

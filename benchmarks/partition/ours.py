@@ -59,8 +59,12 @@ def describe_step(step):
 def build_program(step, contender, mesh_impl, sequential=""):
     """Returns the `Program` of a step under a contender's mesh and layout; see `Program` for `sequential`."""
     task = _Task(step)
+
+    def loss(image, labels):
+        return {"loss": task.loss(image, labels)[0]}
+
     return mi.Program(
-        training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
+        loss if step.forward else training_step(task, SGD(LEARNING_RATE, momentum=0.0)),
         task.inputs(),
         mesh_shape=contender.mesh_shape,
         layout=contender.layout,

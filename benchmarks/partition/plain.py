@@ -32,16 +32,20 @@ class Plain(tensorflow_setup.Memory):
 
     def _train(self, image, labels):
         self._assignments, self._drawn = [], 0
+        if self._step.forward:
+            return self._loss(image, labels)
         with tf.GradientTape() as tape:
-            logits = tf.cast(self._logits(image), tf.float32)
-            losses = tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits)
-            loss = tf.reduce_mean(losses)
+            loss = self._loss(image, labels)
         variables = list(self._weights.values())
         for variable, gradient in zip(variables, tape.gradient(loss, variables), strict=True):
             self._assignments.append(variable.assign_sub(LEARNING_RATE * gradient, read_value=False))
         self._assignments.append(self._count.assign_add(1, read_value=False))
         with tf.control_dependencies(self._assignments):
             return tf.identity(loss)
+
+    def _loss(self, image, labels):
+        logits = tf.cast(self._logits(image), tf.float32)
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=logits))
 
     def _logits(self, image):
         x, skips = image, []

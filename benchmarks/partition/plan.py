@@ -9,6 +9,7 @@ from benchmarks.partition.networks import Step
 
 _WEAK = ("1x1", "2x1", "2x2", "4x2", "4x4")
 _REFERENCE = Contender(REFERENCE)
+_FIELDS = ("batch", "base_filters", "depth", "convs", "dtype", "forward")  # of a step, which are options
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,10 +42,11 @@ def comparisons(arguments: argparse.Namespace) -> Iterator[Comparison]:
 
 
 def _comparison(arguments, network, sizes, contenders):
-    fields = {name: getattr(arguments, name) for name in ("batch", "base_filters", "depth", "convs", "dtype")}
+    fields = {name: getattr(arguments, name) for name in _FIELDS}
     step = Step(network, sizes, **fields)
     voxels = f"{arguments.weak}^3 voxels per processor" if arguments.weak else f"{format_sizes(sizes)} voxels"
     title = f"{network}, {voxels}, {step.base_filters} filters, batch {step.batch}, {step.dtype}"
+    title += ", forward pass" * step.forward
     return Comparison(title, step, (_REFERENCE, *contenders))
 
 
