@@ -6,7 +6,6 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.networks.operations import OPERATIONS
 from tests.networks import comparing
 
 layers = keras.layers
@@ -301,30 +300,7 @@ def test_a_slice_of_eight_axes(layout):
     comparing.check(network, fn, {}, network.inputs(), layout)
 
 
-# Other names of operations in the table, which only graphs of earlier releases of TensorFlow contain; operations of
-# random layers; and those that tracing with sizes replaces by constants, which files contain.
-ELSEWHERE = {
-    *("BlocksOfChannels", "NormalizedCases", "NormalizedChannels", "Resampled"),  # of ONNX
-    *("BatchNormInTraining", "OnesLike", "Shape", "Size", "StatelessRandomGetKeyCounter", "StatelessRandomNormalV2"),
-    *("StatelessRandomUniformV2", "ZerosLike"),
-    *("Add", "AvgPool3D", "BatchMatMul", "BatchMatMulV3", "BiasAddV1", "Div", "FusedBatchNorm", "FusedBatchNormV2"),
-    *("PlaceholderWithDefault", "PreventGradient", "RandomStandardNormal", "RandomUniform", "Rank", "Snapshot"),
-    *("StatelessRandomGetAlg", "StatelessRandomGetKeyCounterAlg", "StatelessRandomNormal", "StatelessRandomUniform"),
-}
-
-
-def test_every_operation_has_a_case():
-    comparing.use_dtype("float32")
-    found = set()
-    for name in LAYERS:
-        layer, shape = LAYERS[name]
-        found |= operations_of(mi.networks.load(model_of(layer(), shape)), shape)
-    for name in FUNCTIONS:
-        found |= operations_of(mi.networks.load(function_of(name)), (6, 5, 4))
-    missing = {*OPERATIONS} - found - ELSEWHERE
-    assert not missing, missing
-
-
 def operations_of(network, shape):
+    """Returns {operation of TensorFlow: names of its nodes} of a network."""
     shapes = dict.fromkeys(network.inputs(batch=2, **dict(zip("xyz", shape[:-1]))), (2, *shape))
-    return {*network.graph(shapes, False).operations}
+    return network.graph(shapes, False).operations

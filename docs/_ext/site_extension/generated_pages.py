@@ -19,8 +19,6 @@ from mtf_imaging.cli.commands.all_commands import COMMANDS, GROUPS, flags_of, lo
 from mtf_imaging.cli.config import configurables, gin_internals, resources
 from mtf_imaging.cli.config.flags_of_settings import required, shown_default
 from mtf_imaging.cli.runtime.usage import needed, usage_line
-from mtf_imaging.networks.onnx.operators import OPERATORS
-from mtf_imaging.networks.operations import OPERATIONS
 
 # purpose -> prefixes of the modules that define its configurables; the first purpose counts
 CONFIGURABLE_GROUPS = {
@@ -158,29 +156,11 @@ def api(module_name: str, names: str) -> str:
     return "\n".join(["```{eval-rst}", *lines, "```"])
 
 
-def network_operations() -> str:
-    """Returns the table of TensorFlow's operations that networks of other libraries may have."""
-    names: dict[str, list[str]] = {}
-    for name, operation in sorted(OPERATIONS.items()):
-        if operation.convert.__module__.startswith("mtf_imaging.networks.onnx"):
-            continue  # parts of ONNX operators
-        names.setdefault(operation.ours, []).append(f"`{name}`")
-    rows = sorted((", ".join(own), _escaped(ours)) for ours, own in names.items())
-    return _table(("in TensorFlow", "here"), rows)
-
-
-def onnx_operators() -> str:
-    """Returns the list of ONNX operators that networks may have."""
-    return ", ".join(f"`{name}`" for name in sorted([*OPERATORS, "Constant", "If"])) + "."
-
-
 PARTS = {
     "commands": commands,
     "error classes": error_classes,
     "gin files": gin_files,
     "layout files": layout_files,
-    "network operations": network_operations,
-    "onnx operators": onnx_operators,
     "parameters": parameters,
 }
 
