@@ -20,13 +20,14 @@ PAGE = Path(__file__).parents[2] / "docs" / "reference" / "network_operations.md
 _INTRODUCTION = """\
 # Operations of imported networks
 
-The operations that [networks of Keras, TensorFlow and ONNX](../guides/networks.md) may have. A row is a function of this package, the
-operations of TensorFlow that it computes, and the Keras layers and ONNX operators whose graphs contain them. *Many* are more than {many}.
-Other layers, and functions between layers, work if their graphs consist of these operations.
+The operations that [networks of Keras, TensorFlow and ONNX](../guides/networks.md) may have. A row is a function of
+this package, the operations of TensorFlow that it computes, and the Keras layers and ONNX operators whose graphs
+contain them. *Many* are more than {many}. Other layers, and functions between layers, work if their graphs consist of
+these operations.
 
-A test compares each row with TensorFlow or ONNX Runtime, whole, split and in turns. The last column names one of its cases:
-`pytest tests/networks -k "NAME"`. Operations without a case are other names for the same, in graphs of earlier releases of TensorFlow.
-The ONNX operators {constants} are computed when the network is converted.
+A test compares each row with TensorFlow or ONNX Runtime, whole, split and in turns. The last column names one of its
+cases: `pytest tests/networks -k "NAME"`. Operations without a case are other names for the same, in graphs of earlier
+releases of TensorFlow, or random. The ONNX operators {constants} are computed when the network is converted.
 
 | in Keras | in TensorFlow | in ONNX | here | case |
 | --- | --- | --- | --- | --- |
@@ -54,7 +55,7 @@ class Row:
 
 
 def cases() -> Iterator[tuple[str, str, dict[str, list[str]]]]:
-    """Yields the name of each case, its Keras layer ("" for none), and {operation of TensorFlow: names of its nodes}."""
+    """Yields the name of each case, its Keras layer ("" for none), and {TensorFlow operation: names of its nodes}."""
     for name, (build, shape) in test_operations.LAYERS.items():
         layer = build()
         network = mi.networks.load(test_operations.model_of(layer, shape))
