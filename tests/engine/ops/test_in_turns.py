@@ -4,6 +4,7 @@ import concurrent.futures
 import errno
 import functools
 import os
+import re
 
 import numpy as np
 import pytest
@@ -153,6 +154,26 @@ def test_the_same_turns_give_the_same_bits():
     first, second = results(build(4)), results(build(4))
     for name, value in first.items():
         np.testing.assert_array_equal(value, second[name])
+
+
+@pytest.mark.parametrize(("kernel", "padding"), [(3, "SAME"), (4, "SAME"), (3, "VALID")])
+def test_any_number_of_turns_gives_the_same_bits(kernel, padding):
+    """Each turn sums all windows that contain one of its own voxels, although windows of two slabs overlap."""
+    taps = f"kx:{kernel},ky:{kernel},kz:{kernel},channels:4,filters:4"
+    shapes = {"x": ("batch:1,x:32,y:8,z:8,channels:4", "float32"), "f": (taps, "float32"), "g": (taps, "float32")}
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal([int(n) for n in re.findall(r":(\d+)", s)]) for name, (s, _) in shapes.items()}
+
+    def fn(x, f, g):
+        y = mi.ops.conv3d_transpose(mtf.relu(mi.ops.conv3d(x, f, strides=2)), g, 2, padding)
+        return y, mtf.gradients([mtf.reduce_sum(mtf.square(y))], [x])[0]
+
+    two, five, eight = (
+        mi.Program(fn, shapes, f"slabs:{turns}", "x:slabs", sequential="slabs")(**arrays) for turns in (2, 5, 8)
+    )
+    for values in (five, eight):
+        for value, expected in zip(values, two, strict=True):
+            np.testing.assert_array_equal(value, expected)
 
 
 def test_the_graph_does_not_grow_with_the_number_of_turns():
