@@ -14,6 +14,7 @@ import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import runtime
 from mtf_imaging.engine.processes.processes import Processes
+from mtf_imaging.engine.program.in_turns import free_space
 from mtf_imaging.engine.turns import store
 from mtf_imaging.errors import ConfigError, LayoutError, NotSupportedError, OutOfMemoryError
 from tests.engine.harness import assert_all_pairs, check, pairwise
@@ -313,10 +314,24 @@ def test_a_result_without_space_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+@pytest.mark.parametrize(("name", "what"), [("missing", "does not exist"), ("file", "is not a folder")])
+def test_a_missing_folder_is_refused_even_if_nothing_is_stored(name, what, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"offload_dir '.*file' cannot be written"):
-        build(8, offload_dir=str(tmp_path / "file"))(**values())
+    folder = str(tmp_path / name)
+    expected = f"offload_dir '{folder}' {what}. Fix: create the folder, or choose another one."
+    with pytest.raises(ConfigError) as error:
+        mi.Program(lambda x: x, {"x": "x:2"}, offload_dir=folder)
+    assert str(error.value) == expected
+    with pytest.raises(ConfigError) as error:
+        free_space(folder)
+    assert str(error.value) == expected
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    program = build(8, offload_dir=str(tmp_path))
+    tmp_path.rmdir()
+    with pytest.raises(ConfigError, match=r"offload_dir '.*' cannot be written: No such file"):
+        program(**values())
 
 
 def test_a_disk_that_fills_ends_the_call(monkeypatch, tmp_path):
