@@ -34,6 +34,7 @@ class Facts:
         images.
       orientation: the directions in which the axes of the network's input increase, such as "LPS", if they are not
         RAS; see `nibabel.aff2axcodes`.
+      resampling: "nnunet" for the resampling of nnU-Net; None for ours. See `data.sampling.own_size.OwnSize`.
       provenance: the training cases and the starts of the run; see `training_provenance`. None before
         `train` saves them.
     """
@@ -47,6 +48,7 @@ class Facts:
     class_frequencies: list[float] | None = None
     patch: str | None = None
     orientation: str | None = None
+    resampling: str | None = None
     provenance: dict[str, Any] | None = None
 
     @property

@@ -114,6 +114,11 @@ def test_a_window_slides_over_small_and_large_volumes(folder):
     assert labels(0).shape == (10, 12, 9)
 
 
+def test_fields_of_nnunet_and_notes_are_accepted(folder):
+    describe(numTraining=2, tensorImageSize="3D", release="1.0", hospital="ours")
+    assert predict() == 0
+
+
 def test_evaluate_scores_the_network(folder):
     for number in range(2):
         image = nibabel.load(f"cases/volume-{number}.nii.gz")
@@ -137,6 +142,9 @@ def test_one_output_with_a_sigmoid_is_a_region(folder):
         ({"intensities": None}, "lacks intensities", 1),
         ({"axes": "LPX"}, "axes is 'LPX'", 1),
         ({"sliding_window": [8, 8]}, "sliding_window is [8, 8]", 1),
+        ({"sliding_windows": [8, 8, 8]}, "the field 'sliding_windows' is unknown. Fix: write 'sliding_window'", 1),
+        ({"Spacing": [1, 1, 1]}, "the field 'Spacing' is unknown. Fix: write 'spacing'", 1),
+        ({"resampling": "nnunet", "resolution": "8"}, "resampling is 'nnunet' with the resolution 8", 1),
         ({"labels": {"background": 0, "organ": 1}}, "the network has 3 classes, but this task needs 2", 2),
         (
             {"channel_names": {"0": "T1w", "1": "T2w"}, "intensities": ["z-score", "z-score"]},

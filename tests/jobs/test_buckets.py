@@ -12,13 +12,17 @@ from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records, record_path
+from mtf_imaging.engine.meshes import runtime
+from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.steps.batches import whole_inputs
 from mtf_imaging.jobs.steps.building import bucket_batches, modeled_memory, open_buckets
+from mtf_imaging.jobs.steps.costs import turn_costs
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
+from mtf_imaging.planner.cost.plan import make_plan
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import predictor
 from mtf_imaging.training.step import TrainingStep
@@ -147,6 +151,23 @@ def test_the_modeled_memory_is_that_of_explain(folder, mesh_shape, mesh_impl):
     options = {"resolution": step.sizes, "optimizer": Adam(0.01), "batch_size": 2, "layout": layout}
     explained = mi.jobs.explain(task=TASK, mesh_impl=mesh_impl, **options)
     assert modeled_memory(step, step.build(layout, mesh_impl).network) == explained.plan.memory
+
+
+@pytest.mark.parametrize(
+    ("layout", "difference"),
+    [
+        (mi.Layout.parse("rows:4", "y:rows"), 0),  # two processors share a process
+        # Half of what the devices of both processes hold together; the peak is not at the same operation.
+        (mi.Layout.parse("slabs:4,rows:2", "x:slabs,y:rows", "slabs"), 0.05),
+    ],
+)
+def test_the_modeled_memory_of_one_of_several_processes(layout, difference):
+    step = TrainingStep(TASK, Adam(0.01), (32, 16, 16), 2)
+    with runtime.rehearse(Processes([("localhost", 5000 + i) for i in range(2)], 0)):
+        found = modeled_memory(step, step.build(layout).network)
+    turns = turn_costs(step, layout) if layout.sequential else None
+    planned = make_plan(step.trace(layout), layout, 2, mesh_impl="collective", turns=turns)
+    assert found == pytest.approx(planned.memory, rel=difference)
 
 
 @pytest.mark.slow

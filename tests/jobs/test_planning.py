@@ -285,16 +285,16 @@ def test_a_device_without_bfloat16_computes_in_float32():
 
 
 @pytest.mark.slow
-def test_a_large_volume_on_a_small_device_is_planned_in_turns_or_on_patches(monkeypatch):
+def test_a_large_volume_on_a_small_device_is_planned_in_turns_or_on_patches(monkeypatch, tmp_path):
     data = fingerprint(*[((512, 512, 512), (0.8, 0.8, 0.8))] * 12)
     device = dataclasses.replace(HARDWARE["rtx4090"], memory=6 * 2**30)
     monkeypatch.setattr(searching, "free_space", lambda folder: 2**40)
-    plan = plan_fingerprint(data, build_task, 1, device, progress=False, offload_dir="/disk")
+    plan = plan_fingerprint(data, build_task, 1, device, progress=False, offload_dir=str(tmp_path))
     (turns,) = plan.alternatives
     assert (plan.kind.value, plan.patch, plan.grid.value) == (WHOLE, None, (512, 512, 512))
     assert max(plan.found.plan.memory, turns.prediction.plan.memory) <= 4.5 * 2**30
     text, table = gin_text(plan, "raw", {}), plan_table(plan)
-    assert "setup.layout = 'x:slabs'\nsetup.sequential = 'slabs'\nsetup.offload_dir = '/disk'\n" in text
+    assert f"setup.layout = 'x:slabs'\nsetup.sequential = 'slabs'\nsetup.offload_dir = '{tmp_path}'\n" in text
     assert "turns        a volume does not fit at once, so a device computes " in table
 
     monkeypatch.setattr(searching, "free_space", lambda folder: 2**30)

@@ -48,6 +48,20 @@ MUTANTS = [
         "mtf_imaging/data/sampling/own_size.py",
         f"{_COMMANDS} equal or window",
         ("own = self.spacing or spacing", "own = self.spacing or (1.0, 1.0, 1.0)"),
-        ("math.ceil(n / self.multiple) * self.multiple", "n"),
+        ("math.ceil(max(pair) / self.multiple) * self.multiple", "max(pair)"),
+    ),
+    *mutants(
+        "mtf_imaging/data/sampling/nnunet.py",
+        "tests/networks/test_nnunet.py resampled",
+        ("own * n / new", "mm"),
+        ("for mm in (first, second)", "for mm in (second, first)"),
+        ("NEAREST if a == back else LINE", "LINE"),
+    ),
+    *mutants(
+        "mtf_imaging/data/images/normalized.py",
+        "tests/networks/test_nnunet.py resampled",
+        ("np.clip(values, *bounds)[inside]", "values[inside]"),
+        ("values[inside] = np.clip(values, *bounds)[inside]", "np.clip(values, *bounds, out=values)"),
+        ("if apart is None:", "if True:"),
     ),
 ]

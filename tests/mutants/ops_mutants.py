@@ -159,7 +159,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/ops/window_op.py",
         _SMALL,
-        ("pads = [w.pads(n)[::-1] for w", "pads = [w.pads(n) for w", "", _WINDOWS),
+        ("return [w.pads(n)[::-1] for w", "return [w.pads(n) for w", "", _WINDOWS),
         ("all(w.stride == 1 and w.extent % 2 for w in self.windows)", "all(w.stride == 1 for w in self.windows)"),
         ("        key = (self, fill)\n", "        key = (self, 0)\n"),
         ("any(w.stride > w.extent for w in windows)", "False"),
@@ -206,7 +206,7 @@ MUTANTS = [
         ),
         ("is_partial = pieces is not None or any(mesh", "is_partial = pieces is not None and any(mesh", "", _SUMS),
         ("self._is_partial(mesh, self._in_dim)\n", "False\n", "", _SUMS),
-        ("is_partial = self._is_partial(mesh, self._out_dim)\n", "is_partial = False\n", "", _SUMS),
+        ("as_partial(local, self._is_partial(mesh, self._out_dim))", "as_partial(local, False)", "", _SUMS),
         ("                partial_dtype(df.dtype).size", "                df.dtype.size", "", _SUMS),
         ("dtype = partial_dtype(x.dtype) if self._is", "dtype = x.dtype if self._is", "", _SUMS),
     ),

@@ -3,6 +3,7 @@
 from tests.mutants.mutant import mutants
 
 _TURNS = "tests/engine/ops/test_in_turns.py"
+_PARTS = "tests/engine/turns/test_turns.py"
 _ALL = f"{_TURNS} turns or placement or loop or folder or disk"
 
 MUTANTS = [
@@ -15,6 +16,7 @@ MUTANTS = [
         ("index = index * self._sizes[axis] + self.places[axis]", "index = self.places[axis]", "", _TURNS),
         ("begin[dim] = self.places[axis] * sizes[dim]", "begin[dim] = self.places[axis]"),
         ("tf.where(self.table(exists), x, constant(fill, x.dtype))", "x", "", _TURNS),
+        ("dict(zip(self.coordinates, keys))", "{}", "", _PARTS),
     ),
     *mutants(
         "mtf_imaging/engine/meshes/turn_mesh.py",
@@ -43,6 +45,21 @@ MUTANTS = [
         ),
     ),
     *mutants(
+        "mtf_imaging/engine/ops/window_op.py",
+        f"{_TURNS} same_bits",
+        ("if not any(m.mesh_axis is not None and mesh.grid.is_in_turns(m.axis) for m in margins):", "if True:"),
+    ),
+    *mutants(
+        "mtf_imaging/engine/layout/windows.py",
+        "tests/engine/layout/test_windows.py adjoint",
+        ("min((i * m + pad) // stride, -(-(i * m", "max((i * m + pad) // stride, -(-(i * m"),
+        ("last = [((i + 1) * m + pad - 1) // stride", "last = [((i + 1) * m + pad) // stride"),
+        (
+            "covered = max(window.span(before + q + after), *(start + m for start in starts))",
+            "covered = window.span(before + q + after)",
+        ),
+    ),
+    *mutants(
         "mtf_imaging/engine/turns/stages.py",
         _ALL,
         ("return max(before) // 2 * 2 + in_turns", "return max(before)"),
@@ -54,6 +71,7 @@ MUTANTS = [
         "mtf_imaging/engine/turns/slicing.py",
         f"{_TURNS} neighbor",
         ("if not all(exists):", "if False:"),
+        ("0 in source or ", "", "", _PARTS),
         ("len(source) > _MOST_DIMS", "False", "", f"{_TURNS} many_dimensions"),
         ("[turn if source is None else source", "[turn if source is None else turn"),
         ("return d, begin * times, size * times", "return d, 0, size * times"),
@@ -69,6 +87,7 @@ MUTANTS = [
         ("self._offsets[name] + turn * self.values[name].room", "self._offsets[name]"),
         ("enough = free >= size", "enough = True", "", f"{_TURNS} space"),
         ("os.unlink(path)", "pass"),
+        ("tf.identity(self.own(value))", "tf.identity(value)", "", _PARTS),
         ("other.begin <= value.end and value.begin <= other.end", "other.begin < value.begin"),
         (
             "concurrent.futures.wait(self._pending.values())\n        self._pending, self._kept = {}, {}",

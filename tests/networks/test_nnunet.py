@@ -8,6 +8,7 @@ import json
 import shutil
 from pathlib import Path
 
+import nibabel
 import numpy as np
 import pytest
 import scipy.ndimage
@@ -16,10 +17,17 @@ import mtf_imaging as mi
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.intensities.schemes import parse_intensity
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.phantom import make_case
-from mtf_imaging.data.sampling.resample import resample_linear
-from mtf_imaging.data.sampling.sampling import Span
+from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
 from mtf_imaging.errors import CheckpointError, DataError, MtfImagingError, NotSupportedError
+from mtf_imaging.kinds.volumes.segment.images import (
+    as_source,
+    find_cases_of,
+    input_region,
+    network_input,
+    read_case,
+    source_statistics,
+)
+from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from mtf_imaging.networks.nnunet import preprocessing
 from tests.networks import comparing
 
@@ -172,7 +180,7 @@ PREPROCESSING = {
 @pytest.mark.parametrize("folder", PREPROCESSING, ids=lambda x: x.name)
 def test_preprocessing(folder):
     fields = preprocessing(folder)
-    assert fields == PREPROCESSING[folder] | {"rules": "any"}
+    assert fields == PREPROCESSING[folder] | {"rules": "any", "resampling": "nnunet"}
     assert [*map(str, from_fields(fields).intensities)] == fields["intensities"]
 
 
@@ -206,36 +214,69 @@ def test_normalization_equals_the_formulas_of_nnunet(name, image):
     np.testing.assert_allclose(ours, NORMALIZATION[name](image.astype(np.float64)), rtol=1e-5, atol=1e-5)
 
 
-def spline(values, shape, order=3):
-    """Returns an image of another size as scikit-image's `resize` computes it for nnU-Net."""
-    factors = np.divide(shape, values.shape)
-    resized = scipy.ndimage.zoom(values.astype(np.float64), factors, order=order, mode="nearest", grid_mode=True)
-    return np.clip(resized, values.min(), values.max())
+def resized(values, shape, order):
+    """Returns an image of another size as scikit-image's `resize` with mode "edge" computes it for nnU-Net."""
+    steps = [n / size for n, size in zip(values.shape, shape)]
+    at = np.meshgrid(*((np.arange(size) + 0.5) * step - 0.5 for size, step in zip(shape, steps)), indexing="ij")
+    found = scipy.ndimage.map_coordinates(values.astype(np.float64), at, order=order, mode="nearest")
+    return np.clip(found, values.min(), values.max())
 
 
-@pytest.mark.slow
+def resized_as_in_nnunet(values, shape, order, axis):
+    """Does the same; along an axis, each slice is resized alone, and the nearest one is used."""
+    if axis is None:
+        return resized(values, shape, order)
+    plane = np.delete(shape, axis)
+    slices = np.stack([resized(each, plane, order) for each in np.moveaxis(values, axis, 0)], axis)
+    return resized(slices, shape, 0)
+
+
+ISOTROPIC, THICK = (1.0, 1.2, 1.1), (0.8, 0.8, 5.0)
+
+
 @pytest.mark.parametrize(
-    ("kind", "scheme", "sizes", "mean"),
+    ("spacing", "target", "into", "back"),
     [
-        ("large_lesions", "clip -120 176 mean 102 sd 34", (148, 148, 76), 0.083),
-        ("large_lesions", "clip -120 176 mean 102 sd 34", (79, 79, 41), 0.15),
-        ("large_lesions", "clip -120 176 mean 102 sd 34", (98, 98, 15), 0.255),
-        ("brain", "z-score of nonzero voxels", (142, 155, 124), 0.081),
-        ("brain", "z-score of nonzero voxels", (76, 83, 66), 0.155),
-        ("brain", "z-score of nonzero voxels", (95, 103, 25), 0.265),
+        (ISOTROPIC, (0.7, 1.5, 1.0), None, None),
+        (THICK, (1.1, 0.6, 4.0), 2, 2),
+        (ISOTROPIC, (4.0, 0.9, 1.0), 0, 0),
+        ((1.0, 4.1, 1.0), (0.9, 0.9, 3.5), 1, 2),
+        ((0.3, 1.2, 1.2), ISOTROPIC, None, None),
     ],
 )
-def test_resampling_differs_from_nnunet(kind, scheme, sizes, mean):
-    """nnU-Net normalizes before it resamples with splines; the figures are those of docs/guides/networks.md."""
-    values = np.asarray(make_case(0, 0, kind)[0].dataobj, np.float32)
-    values = values if values.ndim == 3 else values[..., 0]
-    intensity, statistics = parse_intensity(scheme), channel_statistics(values)
-    spans = [Span(0.0, float(n), size) for n, size in zip(values.shape, sizes, strict=True)]
-    ours = intensity.apply(resample_linear(values, spans), statistics)
-    normal = intensity.apply(values, statistics)
-    if sizes[2] < 30:  # voxels more than three times as long along z: no interpolation between slices
-        planes = np.stack([spline(plane, sizes[:2]) for plane in np.moveaxis(normal, 2, 0)], 2)
-        theirs = spline(planes, sizes, 0)
-    else:
-        theirs = spline(normal, sizes)
-    assert np.abs(ours - theirs).mean() == pytest.approx(mean, rel=0.05)
+def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target, into, back):
+    """The image is normalized first; windows larger than it are filled up with 0 on both sides."""
+    values = np.random.default_rng(0).normal(80, 20, (9, 8, 7)) + 8 * np.indices((9, 8, 7)).sum(0)
+    values = values.astype(np.float32)  # each slice has another range, which splines keep
+    nibabel.save(nibabel.Nifti1Image(values, np.diag([*spacing, 1])), tmp_path / "a_0000.nii.gz")
+    fields = {"channel_names": {"0": "T1w"}, "labels": {"background": 0, "organ": 1, "spot": 2}}
+    description = from_fields(fields | {"intensities": ["clip 60 220 mean 40 sd 80"]})
+    (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
+    image = read_case(case, description=description)
+    sampling = OwnSize(target, 1, (12, 4, 6), NNUNET)
+    sizes = [round(own / mm * n) for own, mm, n in zip(spacing, target, values.shape)]
+    wanted = resized_as_in_nnunet((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
+    lacks = [max(0, least - size) for least, size in zip(sampling.least, sizes)]
+    wanted = np.pad(wanted, [(n // 2, n - n // 2) for n in lacks])
+    found = network_input(image, sampling, description=description)[..., 0]
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5)
+
+    logits = np.random.default_rng(1).normal(0, 1, (*wanted.shape, 3)).astype(np.float32)
+    inside = tuple(slice(n // 2, n // 2 + size) for n, size in zip(lacks, sizes))
+    known = [resized_as_in_nnunet(logits[inside][..., i], values.shape, 1, back) for i in range(3)]
+    labels = segment_volume(image, sampling, lambda image: logits, description=description)
+    np.testing.assert_array_equal(labels, np.argmax(known, 0))
+
+
+def test_slices_of_the_input_equal_the_whole(tmp_path):
+    values = np.random.default_rng(0).normal(40, 90, (9, 8, 7)).astype(np.float32)
+    nibabel.save(nibabel.Nifti1Image(values, np.diag([*THICK, 1])), tmp_path / "a_0000.nii.gz")
+    fields = {"channel_names": {"0": "T1w"}, "labels": {"background": 0, "organ": 1}, "intensities": ["z-score"]}
+    description = from_fields(fields)
+    (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
+    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, resampling=NNUNET)
+    whole = network_input(image, sampling, description=description)
+    source, region = as_source(image), (slice(1, 5), slice(3, 11), slice(2, 8))
+    statistics = source_statistics(source, description)
+    part = input_region(source, sampling, region, description=description, statistics=statistics)
+    np.testing.assert_array_equal(part, whole[region])

@@ -15,6 +15,7 @@ import numpy as np
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.sampling.grid import format_grid
+from mtf_imaging.data.sampling.own_size import LINEAR, NNUNET, RESAMPLINGS
 from mtf_imaging.data.sampling.sampling import format_spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.json_file import read_object
@@ -24,11 +25,18 @@ from mtf_imaging.models.imported import Network
 from mtf_imaging.models.unet3d import Segmentation
 from mtf_imaging.networks.nnunet import is_nnunet
 from mtf_imaging.networks.nnunet import preprocessing as nnunet_preprocessing
+from mtf_imaging.spelling import closest
 from mtf_imaging.training.checkpoints.weights_folder import write_weights
 from mtf_imaging.training.prediction import NetworkBuilder
 
 _AXES = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
 _CANONICAL = "RAS"
+_FIELDS = ("intensities", "spacing", "resolution", "resampling", "sliding_window", "axes", "output")
+_OF_DESCRIPTIONS = (  # fields of a `dataset.json`, most of which change nothing here
+    *("channel_names", "modality", "labels", "regions_class_order", "label_names", "masks", "lesions", "rules"),
+    *("file_ending", "name", "description", "reference", "licence", "license", "release", "tensorImageSize", "dataset"),
+    *("training", "test", "numTraining", "numTest", "overwrite_image_reader_writer", "flips"),
+)
 _SIDE = 64  # voxels along an axis for which the network is built to find its variables
 
 
@@ -76,6 +84,10 @@ def write_run(network: Path, preprocessing: Path | None) -> Path:
 
 def _facts(fields: Mapping[str, Any], description: Description, where: str) -> Facts:
     """Returns the facts of a network in the fields of a preprocessing file."""
+    for name in fields:
+        # Other fields are notes of their authors, as in nnU-Net.
+        if name not in (*_FIELDS, *_OF_DESCRIPTIONS) and (known := closest(name, _FIELDS, cutoff=0.75)):
+            raise DataError(f"{where}: the field {name!r} is unknown. Fix: write {known!r}, or rename your own field.")
     if "intensities" not in fields:
         raise DataError(
             f"{where}: lacks intensities, the scaling of each channel in the training of the network. Fix: add, for "
@@ -89,13 +101,20 @@ def _facts(fields: Mapping[str, Any], description: Description, where: str) -> F
             f"{where}: axes is {orientation!r}, but needs a letter for each axis of the network's input: R or L, A or "
             'P, and S or I, the side of the patient to which it increases. Fix: for instance "axes": "LPS".'
         )
+    resolution, resampling = str(fields.get("resolution", "any")), fields.get("resampling", LINEAR)
+    if resampling not in RESAMPLINGS or (resampling == NNUNET and not resolution.startswith("any")):
+        raise DataError(
+            f"{where}: resampling is {resampling!r} with the resolution {resolution}. Fix: use {LINEAR!r}, or "
+            f"{NNUNET!r} with the resolution 'any'."
+        )
     return Facts(
         VOLUMES,
-        str(fields.get("resolution", "any")),
+        resolution,
         format_spacing(parse_spacing(spacing)),
         description=as_fields(description),
         patch=window and format_grid(window),
         orientation=None if orientation == _CANONICAL else orientation,
+        resampling=None if resampling == LINEAR else resampling,
     )
 
 

@@ -1,9 +1,14 @@
-"""Linear interpolation along single axes, as products with sparse matrices."""
+"""Interpolation along single axes, as products with sparse matrices."""
+
+import functools
 
 import numpy as np
+import scipy.ndimage
 import scipy.sparse
 
-from mtf_imaging.data.sampling.sampling import Span, Spans
+from mtf_imaging.data.sampling.sampling import AVERAGE, LINE, NEAREST, SPLINE, Span, Spans
+
+_SMALLEST = 1e-8  # Smaller weights of a spline are dropped, so that a voxel depends on about 30 voxels of an axis.
 
 
 def centers(span: Span) -> np.ndarray:
@@ -18,7 +23,7 @@ def nearest(n: int, span: Span) -> np.ndarray:
 
 def is_same(span: Span, n: int) -> bool:
     """Returns whether the voxels of a span equal the `n` voxels of the axis."""
-    return span == Span(0.0, n, n)
+    return (span.start, span.length, span.size) == (0, n, n)
 
 
 def axis_order(shape: tuple[int, ...], spans: Spans) -> list[int]:
@@ -30,12 +35,20 @@ def axis_order(shape: tuple[int, ...], spans: Spans) -> list[int]:
 
 
 def weights(n: int, span: Span) -> scipy.sparse.csr_array:
-    """Returns a sparse matrix `[size, n]` of interpolation weights.
+    """Returns a sparse matrix `[size, n]` of interpolation weights; row j has the weights of voxel j.
 
-    Row j is a triangle of radius max(1, step) around the center of voxel j, scaled to sum 1. At the border, scaling
-    over the existing voxels has the effect of repeating the outermost voxel.
+    The kernel of the span is one of:
+      AVERAGE: linear interpolation; where an axis shrinks, the average over a triangle of radius `step`.
+      LINE: linear interpolation of the two neighbors.
+      SPLINE: cubic B-splines, as in `scipy.ndimage.zoom(..., order=3, mode="nearest", grid_mode=True)`.
+      NEAREST: the voxel that contains the center.
+    At the border, the outermost voxel is repeated.
     """
-    radius = max(1.0, span.step)
+    return _MATRICES[span.kernel](n, span)
+
+
+def _triangles(n: int, span: Span, radius: float) -> scipy.sparse.csr_array:
+    """Returns triangles of a radius around the centers, scaled to sum 1, which repeats the outermost voxels."""
     middles = np.clip(centers(span), 0, n)  # ensures a positive weight for voxels beyond the border
     first = np.floor(middles - radius).astype(np.int64)
     columns = first[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)
@@ -46,6 +59,28 @@ def weights(n: int, span: Span) -> scipy.sparse.csr_array:
     kept = values > 0
     entries = (values[kept].astype(np.float32), (rows[kept], columns[kept]))
     return scipy.sparse.csr_array(entries, shape=(span.size, n))
+
+
+def _nearest(n: int, span: Span) -> scipy.sparse.csr_array:
+    entries = (np.ones(span.size, np.float32), (np.arange(span.size), nearest(n, span)))
+    return scipy.sparse.csr_array(entries, shape=(span.size, n))
+
+
+@functools.lru_cache(maxsize=16)  # the slabs of a volume use the same matrices
+def _splines(n: int, span: Span) -> scipy.sparse.csr_array:
+    """Returns the values of splines at the centers; the spline of row i of the identity is 1 at voxel i."""
+    scales, offset = (span.step, 1.0), (span.start + span.step / 2 - 0.5, 0.0)
+    options = {"output_shape": (span.size, n), "order": 3, "mode": "nearest"}
+    values = scipy.ndimage.affine_transform(np.eye(n), scales, offset, **options)
+    return scipy.sparse.csr_array(np.where(np.abs(values) > _SMALLEST, values, 0).astype(np.float32))
+
+
+_MATRICES = {
+    AVERAGE: lambda n, span: _triangles(n, span, max(1.0, span.step)),
+    LINE: lambda n, span: _triangles(n, span, 1.0),
+    SPLINE: _splines,
+    NEAREST: _nearest,
+}
 
 
 def multiply(matrix: scipy.sparse.csr_array, data: np.ndarray, axis: int) -> np.ndarray:

@@ -3,8 +3,11 @@
 import dataclasses
 import math
 
+from mtf_imaging.data.sampling import nnunet
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, Spans, format_spacing, voxels_to_cover
+
+LINEAR, NNUNET = RESAMPLINGS = "linear", "nnunet"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,11 +18,13 @@ class OwnSize:
       spacing: voxel size in mm along x, y, z, or None for the voxels of the volume.
       multiple: all sizes are multiples of this number.
       least: the smallest size along x, y, z.
+      resampling: "linear", or "nnunet" for the sizes and the interpolation of nnU-Net; see `nnunet.sampling`.
     """
 
     spacing: Spacing | None = None
     multiple: int = BOX_MULTIPLE
     least: tuple[int, ...] = (1, 1, 1)
+    resampling: str = LINEAR
 
     grids = ()  # they are not known before the volumes
 
@@ -42,8 +47,12 @@ class OwnSize:
           spacing: voxel size of the volume in mm.
         """
         own = self.spacing or spacing
-        needed = map(max, voxels_to_cover(shape, spacing, own), self.least)
-        return Sampling(tuple(math.ceil(n / self.multiple) * self.multiple for n in needed), own)
+        if self.resampling == NNUNET:
+            return nnunet.sampling(shape, spacing, own, self._grid)
+        return Sampling(self._grid(voxels_to_cover(shape, spacing, own)), own)
+
+    def _grid(self, needed: Grid) -> Grid:
+        return tuple(math.ceil(max(pair) / self.multiple) * self.multiple for pair in zip(needed, self.least))
 
     def spans(self, shape: Grid, spacing: Spacing) -> Spans:
         """Returns the position of a volume's grid within the volume; see `Sampling.spans`."""

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, format_grid, parse_grid
 from mtf_imaging.errors import DataError
@@ -11,6 +11,8 @@ Spacing = tuple[float, float, float]
 
 BOX_MULTIPLE = 16  # Any size is valid; networks that halve these sizes, and layouts that split them, waste no voxels.
 SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
+
+AVERAGE, LINE, SPLINE, NEAREST = "average", "line", "spline", "nearest"  # kernels; see `interpolation.weights`
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,15 @@ class Span:
       start: start of the first voxel; negative if it lies before the reference axis.
       length: total length of the voxels, in voxels of the reference axis.
       size: number of voxels.
+      kernel: how the voxels are interpolated along the reference axis.
+      back: the same for the way back; see `inverse`.
     """
 
     start: float
     length: float
     size: int
+    kernel: str = field(default=AVERAGE, repr=False)
+    back: str = field(default=AVERAGE, repr=False)
 
     @property
     def step(self) -> float:
@@ -50,11 +56,11 @@ class Span:
         if voxels == slice(0, self.size):
             return self
         size = voxels.stop - voxels.start
-        return Span(self.start + voxels.start * self.step, size * self.step, size)
+        return replace(self, start=self.start + voxels.start * self.step, length=size * self.step, size=size)
 
     def inverse(self, n: int) -> "Span":
         """Returns the `n` voxels of the reference axis in coordinates of this span."""
-        return Span(-self.start / self.step, n * self.size / self.length, n)
+        return Span(-self.start / self.step, n * self.size / self.length, n, self.back, self.kernel)
 
 
 Spans = tuple[Span, Span, Span]
@@ -76,10 +82,12 @@ class Sampling:
     Attributes:
       grid: number of voxels along x, y, z.
       spacing: voxel size in mm along x, y, z, or None for the whole field of view.
+      kernels: `Span.kernel` and `Span.back` along x, y, z; only with a spacing.
     """
 
     grid: Grid
     spacing: Spacing | None = None
+    kernels: tuple[tuple[str, str], ...] = ((AVERAGE, AVERAGE),) * 3
 
     def __str__(self) -> str:
         """Formats the sampling for messages.
@@ -119,10 +127,10 @@ class Sampling:
         if self.spacing is None:
             return whole_field(shape, self.grid)
         spans = []
-        for n, own, g, mm in zip(shape, spacing, self.grid, self.spacing, strict=True):
+        for n, own, g, mm, kernels in zip(shape, spacing, self.grid, self.spacing, self.kernels, strict=True):
             step = mm / own
             before = math.floor((g - n / step) / 2 + SLIVER)  # voxels of padding, or of cropping if negative
-            spans.append(Span(-before * step, g * step, g))
+            spans.append(Span(-before * step, g * step, g, *kernels))
         return tuple(spans)
 
 

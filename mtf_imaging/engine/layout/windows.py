@@ -1,10 +1,12 @@
 """Arithmetic of a window that slides along one dimension: output sizes, padding, and halos.
 
 A window operation (convolution, pooling) has one `Window` for each spatial dimension. If that dimension is split over
-processors, `plan_split` computes how many voxels each processor needs from the slices of its neighbors. Pure Python.
+processors, `plan_split` computes how many voxels each processor needs from the slices of its neighbors.
+`plan_adjoint_split` does so for transposed windows. Pure Python.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 from mtf_imaging.errors import ShapeError
 
@@ -152,3 +154,34 @@ def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
         length=length,
         stride=window.stride,
     )
+
+
+class AdjointPlan(NamedTuple):
+    """The windows that each slice of a dimension needs to compute its own voxels from transposed windows.
+
+    Every slice of windows is widened by `before` and `after` windows. Its transposed windows compute `cut.size` voxels,
+    and `cut` describes which of them the slice owns.
+    """
+
+    before: int
+    after: int
+    cut: SplitPlan
+
+
+def plan_adjoint_split(window: Window, size: int, parts: int) -> AdjointPlan:
+    """Plans the adjoint of `plan_split`, with the same slices of voxels and windows.
+
+    Voxel v is in the windows from `(v + pad - extent + 1) / s` to `(v + pad) / s`, with stride s. The voxels of slice i
+    are those of the widened windows from `i m + pad - (i q - before) s` on.
+    """
+    m, q, stride, (pad, _) = -(-size // parts), -(-window.output_size(size) // parts), window.stride, window.pads(size)
+    places = range(-(-size // m))
+    # A stride above the extent skips voxels, so that the first voxel may precede the first window that contains one.
+    first = [min((i * m + pad) // stride, -(-(i * m + pad - window.extent + 1) // stride)) for i in places]
+    last = [((i + 1) * m + pad - 1) // stride for i in places]
+    before = max(0, *(i * q - f for i, f in enumerate(first)))
+    after = max(0, *(at - (i + 1) * q + 1 for i, at in enumerate(last)))
+    starts = [i * m + pad - (i * q - before) * stride for i in places]
+    covered = max(window.span(before + q + after), *(start + m for start in starts))
+    starts.extend([starts[-1]] * (parts - len(starts)))
+    return AdjointPlan(before, after, SplitPlan(parts, covered, m, 0, 0, tuple(starts), m, 1))

@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.layout.windows import PADDINGS, Window, plan_split
+from mtf_imaging.engine.layout.windows import PADDINGS, Window, plan_adjoint_split, plan_split
 from mtf_imaging.engine.meshes import halo
 from mtf_imaging.engine.meshes.exchange import Round
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
@@ -104,20 +104,54 @@ class Geometry:
             for m in margins
         ]
 
-    def adjoint_margins(self, mesh: ShardMeshImpl) -> list[halo.Margin] | None:
-        """Returns the margins of slices of `y` whose windows compute the adjoint, or None if there are none.
+    @property
+    def is_sliding_adjoint(self) -> bool:
+        """Whether the adjoint is a window of the same kind that slides over the windows.
 
         With stride 1 and as many windows as voxels, voxel i is in the windows from `i - (extent - 1 - pad)` to
-        `i + pad`, so its gradient is a window over their gradients. The gradient of a widened slice would also be
-        computed in the margins, which is more work.
+        `i + pad`, so its gradient is a window over their gradients.
+        """
+        if any(w.stride > 1 or w.padding == "VALID" for w in self.windows) or self.outputs != self.sizes:
+            return False
+        return min(min(pair) for pair in self._adjoint_pads) >= 0
+
+    @property
+    def _adjoint_pads(self) -> list[tuple[int, int]]:
+        return [w.pads(n)[::-1] for w, n in zip(self.windows, self.sizes)]
+
+    def adjoint_margins(self, mesh: ShardMeshImpl) -> list[halo.Margin] | None:
+        """Returns the margins of slices of `y` from which each processor computes the adjoint at its own voxels.
+
+        Returns None if the adjoint is computed in the margins of `x` instead, whose parts are then added (`narrowed`).
+        Where the adjoint is a sliding window, margins of `y` are less work. Turns also use them for other windows: the
+        order in which the parts of a voxel are added, and so its last bits, would depend on the number of turns.
         """
         margins = self.margins(mesh)
-        if not margins or any(w.stride > 1 or w.padding == "VALID" for w in self.windows) or self.outputs != self.sizes:
+        if not margins:
             return None
-        pads = [w.pads(n)[::-1] for w, n in zip(self.windows, self.sizes)]
-        if min(min(pair) for pair in pads) < 0:
+        if self.is_sliding_adjoint:
+            return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, self._adjoint_pads)]
+        if not any(m.mesh_axis is not None and mesh.grid.is_in_turns(m.axis) for m in margins):
             return None
-        return [halo.Margin(m.dim, m.size, *pad, m.mesh_axis) for m, pad in zip(margins, pads)]
+        wide = []
+        for m, window, size, outputs in zip(margins, self.windows, self.sizes, self.outputs):
+            if m.mesh_axis is None:
+                wide.append(halo.Margin(m.dim, outputs, 0, 0))
+            else:
+                plan = plan_adjoint_split(window, size, m.plan.parts)
+                wide.append(halo.Margin(m.dim, m.plan.outputs, plan.before, plan.after, m.axis))
+        return wide
+
+    def adjoint_cuts(self, mesh: ShardMeshImpl) -> list[halo.Margin]:
+        """Returns the margins that cut each processor's own voxels out of those that its `adjoint_margins` cover."""
+        cuts = []
+        for m, window, size in zip(self.margins(mesh), self.windows, self.sizes):
+            if m.mesh_axis is None:
+                cuts.append(halo.Margin(m.dim, m.before + m.size + m.after, -m.before, -m.after))
+            else:
+                cut = plan_adjoint_split(window, size, m.plan.parts).cut
+                cuts.append(halo.Margin(m.dim, cut.size, 0, 0, m.axis, cut))
+        return cuts
 
     def is_its_own_adjoint(self, mesh: ShardMeshImpl) -> bool:
         """Returns whether the adjoint of the local function is a local function of the same kind.
@@ -125,7 +159,7 @@ class Geometry:
         If so, its slices are widened by `adjoint_margins`, or padded if no dimension is split.
         """
         if self.margins(mesh):
-            return self.adjoint_margins(mesh) is not None
+            return self.is_sliding_adjoint
         return self.padding == "SAME" and all(w.stride == 1 and w.extent % 2 for w in self.windows)
 
     def adjoint_widened(self, mesh: ShardMeshImpl, y: LaidOutTensor) -> LaidOutTensor:

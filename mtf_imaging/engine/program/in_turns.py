@@ -14,6 +14,7 @@ from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.engine.turns.schedule import Schedule
+from mtf_imaging.errors import ConfigError
 
 _ON_DISK = ("/var/tmp",)
 
@@ -103,8 +104,18 @@ def _reads(graph: tf.Graph) -> list[tuple[str, tf.Tensor, tf.DType]]:
     return [(op.outputs[0].name, outside[op.inputs[0].name], op.outputs[0].dtype) for op in operations]
 
 
+def check_folder(folder: str | None) -> None:
+    """Raises `ConfigError` if a folder for the values of turns is given but does not exist."""
+    if folder is not None and not os.path.isdir(folder):
+        what = "is not a folder" if os.path.exists(folder) else "does not exist"
+        raise ConfigError(
+            f"offload_dir '{folder}' {what}. Fix: create the folder, or choose another one.", ["offload_dir"]
+        )
+
+
 def free_space(folder: str | None) -> int:
     """Returns the bytes that a folder has room for; None is the folder or the memory that `Program` chooses."""
+    check_folder(folder)
     folder = folder or _default_folder()
     if folder is not None:
         return shutil.disk_usage(folder).free

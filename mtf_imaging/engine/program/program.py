@@ -15,7 +15,7 @@ from mtf_imaging.engine.meshes.random.state import Part, RandomState
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
-from mtf_imaging.engine.program.in_turns import InTurns, Lowered
+from mtf_imaging.engine.program.in_turns import InTurns, Lowered, check_folder
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.layout_changes import LayoutChange, layout_changes
 from mtf_imaging.engine.program.variables import Variables
@@ -91,6 +91,7 @@ class Program(tf.Module):
       changes: the `LayoutChange`s within the program; see `mtf_imaging.engine.ops.gather_slices`.
 
     Raises:
+      ConfigError: `offload_dir` does not exist.
       LayoutError: the layout has faults. The error lists all of them and is raised before any device is used.
       NotSupportedError: an assignment would drop earlier ones.
       OutOfMemoryError: a device has less memory than the program needs. Calls raise this error, too.
@@ -118,6 +119,7 @@ class Program(tf.Module):
         self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
         self._part_of = part_of
         self.layout, self.seed = Layout.of(layout, mesh_shape, sequential, offload_dir), seed
+        check_folder(self.layout.offload_dir)
         self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
         self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.

@@ -148,14 +148,15 @@ def modeled_memory(step: TrainingStep, program: Program) -> int:
       step: the step.
       program: its program.
     """
-    mesh, layout = program.mesh_impl, program.layout
-    if mesh.transport.is_between_processes:
-        number, kind = layout.processors, "collective"
-    else:
-        number = len(mesh.devices)
-        kind = "stacked" if number == 1 else "placement"
+    mesh, layout, turns = program.mesh_impl, program.layout, program.turn_costs
+    number = mesh.grid.num_shards
+    between = mesh.transport.is_between_processes
+    kind = "collective" if between else "stacked" if number == 1 else "placement"
     traced = step.trace(layout, [f"device:{n}" for n in range(number)])
-    return make_plan(traced, layout, number, mesh_impl=kind, turns=program.turn_costs).memory
+    plan = make_plan(traced, layout, number, mesh_impl=kind, turns=turns)
+    if turns is not None and between:
+        return plan.weights + plan.state + turns.memory  # those of the only device of this process
+    return plan.memory
 
 
 def each_step(step: TrainingStep, built: BuiltStep) -> list[tuple[TrainingStep, BuiltStep]]:

@@ -79,7 +79,7 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
         own = self._settings
         sampling = sampling_of_facts(self._facts, own.resolution, own.spacing)
         if isinstance(sampling, OwnSize) and self._sliding_window is not None:
-            sampling = OwnSize(sampling.spacing, 1, self._sliding_window.size)
+            sampling = dataclasses.replace(sampling, multiple=1, least=self._sliding_window.size)
         return Segmenter(sampling, own.window, self._description, own.spacing_table, self._maps, self.cleanup)
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Case]:

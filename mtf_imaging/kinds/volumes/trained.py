@@ -6,7 +6,7 @@ from pathlib import Path
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
-from mtf_imaging.data.sampling.own_size import OwnSize
+from mtf_imaging.data.sampling.own_size import LINEAR, OwnSize
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
@@ -51,7 +51,8 @@ def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacin
     if spacing is None and facts is not None:
         spacing = facts.spacing
     if isinstance(resolution, str) and (size := _OWN_SIZE.fullmatch(resolution)):
-        return OwnSize(parse_spacing(spacing), int(size["multiple"] or BOX_MULTIPLE))
+        resampling = (facts and facts.resampling) or LINEAR
+        return OwnSize(parse_spacing(spacing), int(size["multiple"] or BOX_MULTIPLE), resampling=resampling)
     if not isinstance(resolution, str | int):
         resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
     return parse_any_sampling(resolution, spacing)

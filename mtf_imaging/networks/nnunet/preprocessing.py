@@ -46,6 +46,7 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
         spacing: the voxel size in mm along x, y, z. A 2-D configuration has one for each axis of its images.
         sliding_window: the patch of nnU-Net in voxels, in the order of `spacing`.
         resolution: "any", because each volume keeps its field of view.
+        resampling: "nnunet": the images are normalized, and then resampled with splines.
         axes: the directions in which the axes of the network's input increase, as nibabel's axis codes.
         flips: the axes along which nnU-Net averages flipped images, if there is a checkpoint. The results do not
           need them.
@@ -77,6 +78,7 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
             "spacing": _in_order(names, map(float, own["spacing"])),
             "sliding_window": _in_order(names, map(int, own["patch_size"])),
             "resolution": "any",
+            "resampling": "nnunet",
             "axes": "".join(axes),
         }
         mirrored = setting(file, "inference_allowed_mirroring_axes") if file else None

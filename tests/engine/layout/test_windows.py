@@ -7,7 +7,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from mtf_imaging.engine.layout.windows import Window, plan_split
+from mtf_imaging.engine.layout.windows import Window, plan_adjoint_split, plan_split
 from mtf_imaging.errors import ShapeError
 
 windows = st.builds(
@@ -107,6 +107,41 @@ def test_a_halo_is_not_wider_than_necessary(window, size, parts):
     reach = [(i, whole[i * plan.outputs][0]) for i in range(parts) if i * plan.outputs < len(whole)]
     assert plan.before == max(0, *(i * plan.size - first for i, first in reach))
     assert plan.after == max(0, *(first + window.span(plan.outputs) - (i + 1) * plan.size for i, first in reach))
+
+
+@given(windows, st.integers(1, 40), st.integers(1, 7))
+def test_an_adjoint_plan_gives_every_slice_the_windows_of_its_voxels(window, size, parts):
+    whole = taps(window, size)
+    assume(whole)
+    plan, slices = plan_adjoint_split(window, size, parts), plan_split(window, size, parts)
+    valid = Window(window.kernel, window.stride, window.dilation, "VALID")
+    number = plan.before + slices.outputs + plan.after
+    assert min(plan.before, plan.after) >= 0
+    assert valid.output_size(plan.cut.size) == number
+    for i in range(-(-size // slices.size)):
+        first = i * slices.outputs - plan.before
+        start = plan.cut.starts[i]
+        assert 0 <= start <= plan.cut.size - slices.size
+        for voxel in range(i * slices.size, min((i + 1) * slices.size, size)):
+            expected = [o for o, read in enumerate(whole) if voxel in read]
+            local = [first + o for o, read in enumerate(taps(valid, plan.cut.size)) if start in read]
+            assert [o for o in local if 0 <= o < len(whole)] == expected
+            start += 1
+
+
+@pytest.mark.parametrize(
+    ("window", "size", "parts", "expected"),
+    [
+        (Window(2, 2), 12, 2, (0, 0, (0, 0))),
+        (Window(3, 2), 12, 2, (1, 0, (2, 2))),  # the last voxel of a window is the first one of the next slice
+        (Window(4, 2), 12, 2, (1, 1, (3, 3))),
+        (Window(3, 2, padding="VALID"), 13, 2, (1, 1, (2, 3))),  # slices of 7 voxels, but 3 windows of 2
+        (Window(1, 2, padding="VALID"), 12, 2, (0, 0, (0, 0))),  # no window reads the last voxel
+    ],
+)
+def test_adjoint_plans(window, size, parts, expected):
+    plan = plan_adjoint_split(window, size, parts)
+    assert (plan.before, plan.after, plan.cut.starts) == expected
 
 
 @given(windows, st.integers(1, 40))

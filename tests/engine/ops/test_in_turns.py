@@ -4,6 +4,7 @@ import concurrent.futures
 import errno
 import functools
 import os
+import re
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import mtf_imaging as mi
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes import runtime
 from mtf_imaging.engine.processes.processes import Processes
+from mtf_imaging.engine.program.in_turns import free_space
 from mtf_imaging.engine.turns import store
 from mtf_imaging.errors import ConfigError, LayoutError, NotSupportedError, OutOfMemoryError
 from tests.engine.harness import assert_all_pairs, check, pairwise
@@ -155,6 +157,26 @@ def test_the_same_turns_give_the_same_bits():
         np.testing.assert_array_equal(value, second[name])
 
 
+@pytest.mark.parametrize(("kernel", "padding"), [(3, "SAME"), (4, "SAME"), (3, "VALID")])
+def test_any_number_of_turns_gives_the_same_bits(kernel, padding):
+    """Each turn sums all windows that contain one of its own voxels, although windows of two slabs overlap."""
+    taps = f"kx:{kernel},ky:{kernel},kz:{kernel},channels:4,filters:4"
+    shapes = {"x": ("batch:1,x:32,y:8,z:8,channels:4", "float32"), "f": (taps, "float32"), "g": (taps, "float32")}
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.standard_normal([int(n) for n in re.findall(r":(\d+)", s)]) for name, (s, _) in shapes.items()}
+
+    def fn(x, f, g):
+        y = mi.ops.conv3d_transpose(mtf.relu(mi.ops.conv3d(x, f, strides=2)), g, 2, padding)
+        return y, mtf.gradients([mtf.reduce_sum(mtf.square(y))], [x])[0]
+
+    two, five, eight = (
+        mi.Program(fn, shapes, f"slabs:{turns}", "x:slabs", sequential="slabs")(**arrays) for turns in (2, 5, 8)
+    )
+    for values in (five, eight):
+        for value, expected in zip(values, two, strict=True):
+            np.testing.assert_array_equal(value, expected)
+
+
 def test_the_graph_does_not_grow_with_the_number_of_turns():
     few, many = build(8), build(32)
     assert many.num_nodes <= 1.1 * few.num_nodes
@@ -292,10 +314,24 @@ def test_a_result_without_space_is_refused(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+@pytest.mark.parametrize(("name", "what"), [("missing", "does not exist"), ("file", "is not a folder")])
+def test_a_missing_folder_is_refused_even_if_nothing_is_stored(name, what, tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match=r"offload_dir '.*file' cannot be written"):
-        build(8, offload_dir=str(tmp_path / "file"))(**values())
+    folder = str(tmp_path / name)
+    expected = f"offload_dir '{folder}' {what}. Fix: create the folder, or choose another one."
+    with pytest.raises(ConfigError) as error:
+        mi.Program(lambda x: x, {"x": "x:2"}, offload_dir=folder)
+    assert str(error.value) == expected
+    with pytest.raises(ConfigError) as error:
+        free_space(folder)
+    assert str(error.value) == expected
+
+
+def test_a_folder_that_cannot_be_written_is_refused(tmp_path):
+    program = build(8, offload_dir=str(tmp_path))
+    tmp_path.rmdir()
+    with pytest.raises(ConfigError, match=r"offload_dir '.*' cannot be written: No such file"):
+        program(**values())
 
 
 def test_a_disk_that_fills_ends_the_call(monkeypatch, tmp_path):

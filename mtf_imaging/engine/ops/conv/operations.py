@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.engine.meshes import tails
+from mtf_imaging.engine.meshes import halo, tails
 from mtf_imaging.engine.meshes.exchange import Round, sum_over
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.local import Piece, as_partial, partial_dtype
@@ -191,29 +191,31 @@ class ConvInputGrad(_ConvOperation):
         y, f = lowering.masked(self.inputs[0]), lowering.masked(self.inputs[1], self._filter_names(-1))
         f = self._groups.split(mesh, f, self._out_dim)
         strides, padding, dilations = self._local_args(mesh)
-        wide, groups = self.geometry.wide_shape(mesh), self._groups.per_processor(mesh)
+        geometry, groups = self.geometry, self._groups.per_processor(mesh)
+        widens, slides = geometry.adjoint_margins(mesh) is not None, geometry.is_sliding_adjoint
+        covered = [cut.size for cut in geometry.adjoint_cuts(mesh)] if widens else geometry.wide_shape(mesh)
 
-        def conv_then_narrow(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
-            shape = [y.shape[0], *wide, f.shape[-2] * groups]
+        def transposed_conv(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+            shape = [y.shape[0], *covered, f.shape[-2] * groups]
             return local_conv.conv_input_grad(shape, f, y, strides, padding, dilations)
 
-        def widen_then_conv(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
+        def adjoint_conv(y: tf.Tensor, f: tf.Tensor) -> tf.Tensor:
             with tf.control_dependencies([y]):  # otherwise all adjoint filters would exist from the start of a step
                 f = local_conv.adjoint_filter(f, groups)
             return local_conv.conv(y, f, strides, "VALID", dilations)
 
-        is_partial = self._is_partial(mesh, self._out_dim)
-        if self.geometry.adjoint_margins(mesh) is None:
-            y = self._groups.split(mesh, y, self._out_dim)
-            x = mesh.window(
-                as_partial(conv_then_narrow, is_partial), [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims
-            )
-            x = self.geometry.narrowed(mesh, x)
-        else:
-            y = self._groups.split(mesh, self.geometry.adjoint_widened(mesh, y), self._out_dim)
-            x = mesh.window(
-                as_partial(widen_then_conv, is_partial), [y], [f], self._filter_axes(mesh), self.geometry.batch_ndims
-            )
+        local = adjoint_conv if widens and slides else transposed_conv
+        x = mesh.window(
+            as_partial(local, self._is_partial(mesh, self._out_dim)),
+            [self._groups.split(mesh, geometry.adjoint_widened(mesh, y) if widens else y, self._out_dim)],
+            [f],
+            self._filter_axes(mesh),
+            geometry.batch_ndims,
+        )
+        if not widens:
+            x = geometry.narrowed(mesh, x)
+        elif not slides:
+            x = halo.widen(mesh, x, geometry.adjoint_cuts(mesh))
         self._set_result(lowering, x, self._in_dim, self._out_dim)
 
     def exchanges(self, mesh: ShardMeshImpl) -> list[Round]:

@@ -13,9 +13,10 @@ from mtf_imaging.data.description.differences import channel_differences, differ
 from mtf_imaging.data.images.channels import resample_channels_region
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.image_statistics import read_statistics
+from mtf_imaging.data.images.normalized import normalized_region
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, overwrite_with_input
+from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, channel_scalings, overwrite_with_input
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image, read_image
@@ -24,6 +25,7 @@ from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
 
 
@@ -138,8 +140,10 @@ def input_region(
       float32 `[x, y, z, channels]`.
     """
     spans = sampling.spans(source.geometry.shape, source.geometry.spacing)
-    values = resample_channels_region(source, spans, region)
-    return overwrite_with_input(values, volume_intensities(description, window), statistics)
+    intensities = volume_intensities(description, window)
+    if isinstance(sampling, OwnSize) and sampling.resampling == NNUNET:
+        return normalized_region(source, spans, region, channel_scalings(intensities, statistics))
+    return overwrite_with_input(resample_channels_region(source, spans, region), intensities, statistics)
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:
