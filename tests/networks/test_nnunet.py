@@ -197,6 +197,19 @@ def test_preprocessing_of_other_models(model):
         preprocessing(model)
 
 
+def test_the_resampling_of_plans_is_that_which_is_computed(model):
+    plans = json.loads((model / "plans.json").read_text())
+    own = plans["configurations"]["3d_fullres"]
+    options = {"is_seg": False, "order": 3, "order_z": 0, "force_separate_z": None}
+    own |= {"resampling_fn_data": "resample_data_or_seg_to_shape", "resampling_fn_data_kwargs": options}
+    (model / "plans.json").write_text(json.dumps(plans))
+    assert preprocessing(model)["resampling"] == "nnunet"
+    options["order"] = 1
+    (model / "plans.json").write_text(json.dumps(plans))
+    with pytest.raises(NotSupportedError, match=r"data_kwargs is {.*'order': 1.*}, but only {.*'order': 3"):
+        preprocessing(model)
+
+
 IMAGE = np.where(np.arange(6000) % 3, np.random.default_rng(0).normal(90, 50, 6000), 0).astype(np.float32)
 NORMALIZATION = {
     "clip -42 187 mean 81.5 sd 34.25": lambda x: (np.clip(x, -42, 187) - 81.5) / max(34.25, 1e-8),

@@ -171,8 +171,8 @@ class AdjointPlan(NamedTuple):
 def plan_adjoint_split(window: Window, size: int, parts: int) -> AdjointPlan:
     """Plans the adjoint of `plan_split`, with the same slices of voxels and windows.
 
-    Voxel v is in the windows from `(v + pad - extent + 1) / s` to `(v + pad) / s`, with stride s. The voxels of slice i
-    are those of the widened windows from `i m + pad - (i q - before) s` on.
+    Voxel v is in the windows from `(v + pad - extent + 1) / s` to `(v + pad) / s`, with stride s. With slices of m
+    voxels and q windows, slice i begins at voxel `i m + pad - (i q - before) s` of its widened windows.
     """
     m, q, stride, (pad, _) = -(-size // parts), -(-window.output_size(size) // parts), window.stride, window.pads(size)
     places = range(-(-size // m))

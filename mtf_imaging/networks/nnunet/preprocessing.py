@@ -22,6 +22,14 @@ _SCHEMES = {  # {normalization of nnU-Net: intensity scheme}
     "NoNormalization": "none",
 }
 _MASKED = "z-score of nonzero voxels"
+# What is computed here; see `data.sampling.nnunet`.
+_FUNCTION, _OPTIONS = "resample_data_or_seg_to_shape", {"is_seg": False, "order_z": 0, "force_separate_z": None}
+_RESAMPLING = {
+    "resampling_fn_data": _FUNCTION,
+    "resampling_fn_data_kwargs": _OPTIONS | {"order": 3},
+    "resampling_fn_probabilities": _FUNCTION,
+    "resampling_fn_probabilities_kwargs": _OPTIONS | {"order": 1},
+}
 _REORIENTS = "NibabelIOWithReorient"  # the reader of nnU-Net that turns images
 
 
@@ -53,7 +61,7 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
 
     Raises:
       DataError: files are missing or malformed.
-      NotSupportedError: the model needs the result of another model, or normalizes in an unknown way.
+      NotSupportedError: the model needs the result of another model, or normalizes or resamples in an unknown way.
     """
     plans_path, found = find_plans(Path(path)), checkpoints(Path(path))
     file = PyTorchFile(str(found[0])) if found else None
@@ -68,6 +76,12 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
                 f"{plans_path}: this configuration needs the segmentation of '{own['previous_stage']}' as an input. "
                 "Fix: use a model of another configuration."
             )
+        for name, known in _RESAMPLING.items():
+            if own.get(name, known) != known:
+                raise NotSupportedError(
+                    f"{plans_path}: {name} is {own[name]!r}, but only {known!r} is computed here. Fix: write a "
+                    'preprocessing file with "resampling": "linear".'
+                )
         codes = "RAS" if plans["image_reader_writer"] == _REORIENTS else stored
         axes = [codes[::-1][i] for i in plans["transpose_forward"]][-len(own["patch_size"]) :]
         names = [_AXIS[code] for code in axes]
