@@ -8,7 +8,8 @@ import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.inference.network import Network, Slices, of_image, own_image, whole_shape
+from mtf_imaging.files.blocks import Voxels, copy_rows, scratch_array, working_array
+from mtf_imaging.inference.network import Consume, Network, Slices, of_image, own_image, whole_shape
 from mtf_imaging.inference.windows import SlidingWindow, Windows
 
 
@@ -59,32 +60,53 @@ class _Slide:
         first, *others = sizes
         bounds = [number * first // self._group.num for number in range(self._group.num + 1)]
         slabs = [(slice(*pair), *whole_region(others)) for pair in itertools.pairwise(bounds)]
+        self._alone = self._group.num == 1
         self._inputs: Sequence[Region] = [(*slab, slice(0, channels)) for slab in slabs]
         self._outputs: Sequence[Region] = [(*slab, slice(0, classes)) for slab in slabs]
 
     def slices(self) -> Slices:
         """Returns the slices of the image; a batch has a single image."""
-
-        def predict(images: np.ndarray) -> np.ndarray:
-            return self._predict(images[0])[np.newaxis]
-
-        return Slices(self._group, self._inputs, self._outputs, predict, [slice(0, 1)] * self._group.num)
+        return Slices(
+            self._group,
+            self._inputs,
+            self._outputs,
+            lambda images: self._predict(images[0])[np.newaxis],
+            [slice(0, 1)] * self._group.num,
+            self._feed if self._alone else None,
+        )
 
     def _predict(self, image: np.ndarray) -> np.ndarray:
         """Returns the prediction in the slab of this process."""
+        result: list[np.ndarray] = []
+
+        def consume(rows: slice, values: Voxels) -> None:
+            if not result:
+                result.append(scratch_array(region_shape(self._outputs[self._group.index]), values.dtype))
+            copy_rows(result[0], rows, values)
+
+        self._feed(image, consume)
+        return result[0]
+
+    def _feed(self, image: Voxels, consume: Consume) -> None:
+        """Predicts the slab of this process; see `Slices.predict_parts`.
+
+        A process that is alone passes on each row when no later window contains it.
+        """
         total = None
         for first in range(0, len(self._windows), self._batch.batch_size):
             chosen = range(first, min(first + self._batch.batch_size, len(self._windows)))
             results = self._batch.predict(self._cut(image, chosen))
             if total is None:
                 dtype = np.promote_types(results.dtype, np.float32)
-                total = np.zeros(region_shape(self._outputs[self._group.index]), dtype)
+                total = _Sum(self._outputs[self._group.index], dtype, self._windows.size[0] if self._alone else None)
             for slot, number in enumerate(chosen):
+                if self._alone:
+                    total.pass_on(self._windows.region(number)[0].start, consume)
                 self._add(total, results, slot, number)
         assert total is not None, "an image has at least one window"
-        return total
+        total.pass_on(total.stop, consume)
 
-    def _cut(self, image: np.ndarray, chosen: range) -> np.ndarray:
+    def _cut(self, image: Voxels, chosen: range) -> np.ndarray:
         """Returns this process's part of a batch of windows; the last window is repeated to fill the batch."""
         mine, own = self._batch.batch[self._group.index], self._batch.inputs[self._group.index]
         images = np.empty((mine.stop - mine.start, *region_shape(own)), image.dtype)
@@ -95,7 +117,7 @@ class _Slide:
                 images[slot - mine.start] = part
         return images
 
-    def _add(self, total: np.ndarray, results: np.ndarray, slot: int, number: int) -> None:
+    def _add(self, total: "_Sum", results: np.ndarray, slot: int, number: int) -> None:
         """Adds the prediction of a window to the slabs of the processes that it overlaps."""
         window = self._windows.region(number)
         have = self._in_image(self._batch.outputs, slot, window)
@@ -109,7 +131,7 @@ class _Slide:
         places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
         weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
         weighted = weighted * weights.astype(total.dtype)[..., np.newaxis]
-        total[relative_to(region, self._outputs[self._group.index])] += weighted
+        total.add(region, weighted)
 
     def _in_image(self, regions: Sequence[Region], slot: int, window: Region) -> list[Region]:
         """Returns, for each process, the region of the image that it computes in one window of a batch; may be empty.
@@ -121,3 +143,41 @@ class _Slide:
         """
         origin = (*window, slice(0, 0))
         return [absolute(region, origin) for region in of_image(self._batch.batch, regions, slot)]
+
+
+class _Sum:
+    """The sum of the windows so far, in the rows that later windows may still change.
+
+    Args:
+      region: the slab of this process.
+      dtype: the dtype of the sum.
+      rows: the largest number of rows that one window changes; None for all rows of the slab.
+
+    Attributes:
+      dtype: the dtype of the sum.
+      stop: the end of the slab along the first axis.
+    """
+
+    def __init__(self, region: Region, dtype: np.dtype, rows: int | None) -> None:
+        at, *self._others = region
+        self.dtype, self.stop, self._first, self._start = dtype, at.stop, at.start, at.start
+        self._rows = at.stop - at.start if rows is None else rows
+        self._values = self._zeros()
+
+    def _zeros(self) -> Voxels:
+        return working_array((self._rows, *region_shape(tuple(self._others))), self.dtype)
+
+    def add(self, region: Region, values: np.ndarray) -> None:
+        """Adds values to a region of the image."""
+        self._values[relative_to(region, (slice(self._start, self.stop), *self._others))] += values
+
+    def pass_on(self, start: int, consume: Consume) -> None:
+        """Passes on the rows before `start`, which no later window changes."""
+        count = start - self._start
+        if not count:
+            return
+        done, self._start = self._values, start
+        consume(slice(start - count - self._first, start - self._first), done)
+        if start < self.stop:
+            self._values = self._zeros()
+            copy_rows(self._values, slice(0, self._rows - count), done, count)

@@ -12,6 +12,7 @@ import numpy as np
 from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.program.program import Program
+from mtf_imaging.engine.turns.store import as_tensor
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.inference.network import Network, Slices, by_size, of_each, prepared, whole_shape
@@ -89,7 +90,9 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
 
     def predict(images: np.ndarray) -> Any:
         with building(BUILDING, progress=next(shown, False)):  # TensorFlow optimizes the graph in the first call
-            return of_each(np.asarray, program.call_slices(image=images))
+            # Nothing else refers to a large array that was read from `Blocks`, so TensorFlow need not copy it.
+            given = images if images.flags.writeable else as_tensor(images)
+            return of_each(np.asarray, program.call_slices(image=given))
 
     def of_image(regions: Sequence[Any]) -> list[Any]:
         return [tuple(region[1:]) for region in regions]

@@ -39,23 +39,6 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
         yield slab, result
 
 
-def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
-    """Returns a resampled region of an image, and reads only the needed voxels; see `channel_slabs`.
-
-    Args:
-      image: the image.
-      spans: the voxels of the whole grid along x, y, z, in image coordinates.
-      region: a region of the grid.
-
-    Returns:
-      float32 `[x, y, z, channels]` with the shape of the region.
-    """
-    result = np.empty((*region_shape(region), len(image.channels)), np.float32)
-    for slab, values in channel_slabs(image, spans, region):
-        result[moved(slab, region)] = values
-    return result
-
-
 def _in_order(
     source: VoxelSource, beyond: int, spans: Spans, region: Region, order: PlaneOrder
 ) -> Iterator[tuple[Region, np.ndarray]]:

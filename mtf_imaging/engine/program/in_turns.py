@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,7 @@ from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.program.variables import Variables
 from mtf_imaging.engine.turns.schedule import Schedule
 from mtf_imaging.errors import ConfigError
-
-_ON_DISK = ("/var/tmp",)
+from mtf_imaging.files.scratch import scratch_folder
 
 
 class Lowered(NamedTuple):
@@ -124,11 +122,7 @@ def free_space(folder: str | None) -> int:
 
 
 def _default_folder() -> str | None:
-    """Returns None, the memory of the host, if there is a GPU, and a folder of temporary files if there is none.
-
-    /tmp is often in memory; /var/tmp then has more space.
-    """
+    """Returns None, the memory of the host, if there is a GPU, and a folder of temporary files if there is none."""
     if any("GPU" in device.upper() for device in default_devices()):
         return None
-    folders = [tempfile.gettempdir(), *([] if "TMPDIR" in os.environ else filter(os.path.isdir, _ON_DISK))]
-    return max(folders, key=lambda folder: shutil.disk_usage(folder).free)
+    return scratch_folder()

@@ -10,7 +10,7 @@ from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.differences import channel_differences, differences, refuse_differences
-from mtf_imaging.data.images.channels import resample_channels_region
+from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.image_statistics import read_statistics
 from mtf_imaging.data.images.normalized import normalized_region
@@ -26,7 +26,8 @@ from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
-from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
+from mtf_imaging.files.blocks import Voxels, working_array
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
@@ -116,7 +117,7 @@ def network_input(
     geometry, source = image.geometry, as_source(image)
     grid = sampling.choose(geometry.shape, geometry.spacing).grid
     statistics = source_statistics(source, description)
-    return input_region(source, sampling, whole_region(grid), window, description, statistics)
+    return np.asarray(input_region(source, sampling, whole_region(grid), window, description, statistics))
 
 
 def input_region(
@@ -126,7 +127,7 @@ def input_region(
     window: Window = DEFAULT_WINDOW,
     description: Description = LITS,
     statistics: Sequence[ChannelStatistics] = (),
-) -> np.ndarray:
+) -> Voxels:
     """Returns one region of the network's input, and reads only the voxels that it needs.
 
     Args:
@@ -143,7 +144,10 @@ def input_region(
     intensities = volume_intensities(description, window)
     if isinstance(sampling, OwnSize) and sampling.resampling == NNUNET:
         return normalized_region(source, spans, region, channel_scalings(intensities, statistics))
-    return overwrite_with_input(resample_channels_region(source, spans, region), intensities, statistics)
+    result = working_array((*region_shape(region), len(source.channels)), np.float32)
+    for slab, values in channel_slabs(source, spans, region):
+        result[moved(slab, region)] = overwrite_with_input(values, intensities, statistics)
+    return result
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:

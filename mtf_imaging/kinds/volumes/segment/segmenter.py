@@ -20,13 +20,13 @@ from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.inference.network import Slices, as_network
+from mtf_imaging.inference.network import as_network
 from mtf_imaging.kinds.volumes.segment.images import as_source, input_region, open_case, source_statistics
-from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, sliced_labels
+from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
 
 if TYPE_CHECKING:
@@ -89,17 +89,16 @@ class Segmenter:
             statistics = _statistics(slices.group, source, own)
             image = input_region(source, self.sampling, tuple(region), self.window, own, statistics)
             slices.group.first(source.check)
-        values = slices.predict_image(image[..., channels])
-        del image
-        return self._segmentation(source, slices, values)
-
-    def _segmentation(self, source: ImageSource, slices: Slices, values: np.ndarray) -> "Segmentation":
-        """Returns the labels and maps of the values that the network predicts in this process's slice."""
-        own, geometry, count = self.description, source.geometry, self.description.num_outputs
-        first = (slices.first_values(count), values[..., :count]) if self.maps.uncertainty else (slices, values)
-        labels = sliced_labels(*first, geometry, self.sampling, source.path, own)
-        maps = Maps(self.maps, slices, values, geometry, self.sampling, own) if self.maps.names else None
-        return Segmentation(source, labels, maps, self.cleanup)
+        if channels.stop - channels.start < image.shape[-1]:
+            image = image[(*whole_region(image.shape[:3]), channels)]
+        labeling = Labeling(slices.first_values(own.num_outputs), geometry, self.sampling, source.path, own)
+        if not self.maps.names:
+            slices.predict_parts(image, labeling.add)
+            return Segmentation(source, labeling.finish(), None, self.cleanup)
+        values = slices.predict_image(image)
+        labeling.add(slice(0, len(values)), values[..., : own.num_outputs])
+        maps = Maps(self.maps, slices, values, geometry, self.sampling, own)
+        return Segmentation(source, labeling.finish(), maps, self.cleanup)
 
 
 @dataclasses.dataclass(frozen=True)
