@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,17 @@ Region = tuple[slice, ...]
 IN_MEMORY = 64 << 20  # bytes, up to which an array stays in memory
 _SIDE = 64  # voxels of a block along each axis
 _ROWS = 4  # rows that are copied at a time
+
+
+class Readable(Protocol):
+    """An array in memory, or another one that is read by region."""
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The dtype."""
+
+    def __getitem__(self, region: Region, /) -> np.ndarray:
+        """Returns a region, as an array."""
 
 
 class Blocks:
@@ -56,7 +67,7 @@ class Blocks:
             result[of_region] = self._blocks[index][(*of_block, *region[3:])]
         return result
 
-    def __array__(self, dtype: npt.DTypeLike = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """Returns all voxels in another file, in C order; the array is read-only, because nothing else refers to it."""
         assert copy is not False
         whole = file_array(self.shape, dtype or self.dtype, scratch_folder())
@@ -114,7 +125,7 @@ def overlaps(region: Region, sides: Sequence[int]) -> Iterator[tuple[tuple[int, 
       region: the region.
       sides: voxels of a block along each axis of the region.
     """
-    axes = []
+    axes: list[list[tuple[int, slice, slice]]] = []
     for at, side in zip(region, sides, strict=True):
         axes.append([])
         for index in range(at.start // side, -(-at.stop // side) if at.stop > at.start else 0):
@@ -122,4 +133,5 @@ def overlaps(region: Region, sides: Sequence[int]) -> Iterator[tuple[tuple[int, 
             start, stop = max(at.start, first), min(at.stop, first + side)
             axes[-1].append((index, slice(start - first, stop - first), slice(start - at.start, stop - at.start)))
     for parts in itertools.product(*axes):
-        yield tuple(zip(*parts, strict=True))
+        index, of_block, of_region = zip(*parts, strict=True)
+        yield index, of_block, of_region

@@ -86,7 +86,7 @@ class Slices:
 
     def replace(self, **changes: Any) -> Self:
         """Returns these slices with other attributes; another `predict` has no `parts`."""
-        return dataclasses.replace(self, **({"parts": None} if "predict" in changes else {}), **changes)
+        return dataclasses.replace(self, **{**({"parts": None} if "predict" in changes else {}), **changes})
 
     def first_values(self, count: int) -> Self:
         """Returns the slices of each voxel's first values."""

@@ -32,7 +32,10 @@ class CompactLabels:
 
     Attributes:
       shape: the number of voxels along each axis.
+      dtype: uint8.
     """
+
+    dtype = np.dtype(np.uint8)
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape

@@ -246,11 +246,12 @@ def grid_labels(slices: Slices, probabilities: np.ndarray, path: Path, descripti
     """Converts the probabilities of all processes to labels on the grid of the network.
 
     Args:
-      slices, probabilities, description: the same as in `sliced_labels`.
+      slices, description: the same as in `Labeling`.
+      probabilities: the probabilities of this process.
       path: path of the image, for messages.
 
     Raises:
-      ShapeError, DataError: see `sliced_labels`.
+      ShapeError, DataError: see `Labeling.add`.
     """
     probabilities, classes = np.asarray(probabilities), description.num_outputs
     grid = tuple(max(region[axis].stop for region in slices.inputs) for axis in range(3))
