@@ -1,6 +1,7 @@
 """A network of Keras, TensorFlow or ONNX as the network of a segmentation task."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import gin
@@ -33,9 +34,9 @@ class Network:
             raise mi.ConfigError(
                 f"imported.Network.axes = {self.axes!r}: must name each axis once. Fix: for instance 'zyx'."
             )
-        nodes = [self.output] if self.output and self.path.endswith(".pb") else None
+        nodes = (self.output,) if self.output and self.path.endswith(".pb") else None
         # Here, because a network that is loaded while a program is built would add its variables to the program.
-        self._loaded = mi.networks.load(self.path, outputs=nodes)
+        self._loaded = _load(Path(self.path), nodes)
         if len(self._loaded.input_names) > 1:
             raise mi.NotSupportedError(
                 f"{self.path}: the network has the inputs {', '.join(self._loaded.input_names)}, but a segmentation "
@@ -83,3 +84,15 @@ class Network:
                 "segmentation."
             )
         return mi.mtf.transpose(outputs, mi.mtf.Shape([batch, *space, classes]))
+
+
+def _load(path, nodes):
+    """Returns the network in a file or a folder, which is read once."""
+    files = sorted(each for each in [path, *path.rglob("*")] if each.is_file())
+    stamps = tuple((each.stat().st_mtime_ns, each.stat().st_size) for each in files)
+    return _load_once(path, nodes, stamps)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_once(path, nodes, stamps):
+    return mi.networks.load(path, outputs=nodes)
