@@ -17,6 +17,7 @@ class Network:
     """A network in a file that another program wrote; see `mi.networks.load`.
 
     Its first weights are those of the file. A softmax or sigmoid at its end is left out, because the task computes it.
+    A network with two axes computes an image of one voxel along the first of three axes.
 
     Attributes:
       path: the path of the file, or of the folder of a SavedModel.
@@ -67,6 +68,9 @@ class Network:
         batch, *space, channels = image.shape.dims
         own = sorted(space, key=lambda dim: self.axes.index(dim.name))
         turned = mi.mtf.transpose(image, mi.mtf.Shape([batch, *own, channels]))
+        if own[0].size == 1 and len(own) > self._loaded.rank:
+            del own[0]
+            turned = mi.mtf.reshape(turned, mi.mtf.Shape([batch, *own, channels]))
         outputs = self._loaded(training=is_training, logits=True, **{name: turned})
         if isinstance(outputs, dict):
             name = self.output or "logits"
@@ -83,7 +87,8 @@ class Network:
                 f"{turned.shape}. Fix: use sizes that the network keeps, such as multiples of 32, or a network for "
                 "segmentation."
             )
-        return mi.mtf.transpose(outputs, mi.mtf.Shape([batch, *space, classes]))
+        planes = mi.mtf.Shape([batch, *(dim for dim in space if dim in own), classes])
+        return mi.mtf.reshape(mi.mtf.transpose(outputs, planes), mi.mtf.Shape([batch, *space, classes]))
 
 
 def _load(path, nodes):

@@ -32,11 +32,11 @@ from mtf_imaging.training.prediction import NetworkBuilder
 
 _AXES = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
 _CANONICAL = "RAS"
-_FIELDS = ("intensities", "spacing", "resolution", "resampling", "sliding_window", "axes", "output")
+_FIELDS = ("intensities", "spacing", "resolution", "resampling", "sliding_window", "axes", "output", "flips")
 _OF_DESCRIPTIONS = (  # fields of a `dataset.json`, most of which change nothing here
     *("channel_names", "modality", "labels", "regions_class_order", "label_names", "masks", "lesions", "rules"),
     *("file_ending", "name", "description", "reference", "licence", "license", "release", "tensorImageSize", "dataset"),
-    *("training", "test", "numTraining", "numTest", "overwrite_image_reader_writer", "flips"),
+    *("training", "test", "numTraining", "numTest", "overwrite_image_reader_writer"),
 )
 _SIDE = 64  # voxels along an axis for which the network is built to find its variables
 
@@ -84,6 +84,7 @@ def write_runs(networks: Sequence[Path], preprocessing: Path | None) -> Path:
     folder = parent / network.stem
     settings = {"path": str(network.resolve()), "axes": axes, "output": fields.get("output")}
     lines = ["include 'imported_network.gin'", *(f"imported.Network.{key} = {own!r}" for key, own in settings.items())]
+    lines += [f"job.flips = {fields['flips']!r}"] if "flips" in fields else []
     task = Segmentation(network=Network(**settings)).for_data(description)
     sizes = _numbers(fields, "sliding_window", where) or [_SIDE] * 3
     program = NetworkBuilder(task=task, mesh_impl="stacked").program(sizes)
@@ -128,7 +129,7 @@ def _facts(fields: Mapping[str, Any], description: Description, where: str) -> F
     return Facts(
         VOLUMES,
         resolution,
-        format_spacing(parse_spacing(spacing)),
+        format_spacing(parse_spacing(spacing, may_keep=True)),
         description=as_fields(description),
         patch=window and format_grid(window),
         orientation=None if orientation == _CANONICAL else orientation,

@@ -104,6 +104,7 @@ def sliced_labels(
     sampling: AnySampling,
     path: Path,
     description: Description = LITS,
+    crop: Region | None = None,
 ) -> SlicedLabels:
     """Converts the probabilities of all processes to labels of a volume.
 
@@ -117,13 +118,15 @@ def sliced_labels(
       sampling: the voxel grid of the network, or its grids.
       path: path of the volume, for messages.
       description: the labels or regions that the network predicts.
+      crop: the region of the volume that was resampled; None for the whole volume.
 
     Raises:
       ShapeError: the probabilities have the wrong shape.
       DataError: the probabilities of a process contain NaN or infinity. Every process raises this error.
     """
     probabilities = np.asarray(probabilities)
-    sampling, classes = sampling.choose(geometry.shape, geometry.spacing), description.num_outputs
+    cropped, classes = region_shape(crop or whole_region(geometry.shape)), description.num_outputs
+    sampling = sampling.choose(cropped, geometry.spacing)
     shape, expected = _whole_shape(slices, probabilities), (*sampling.grid, classes)
     if shape != expected:
         raise ShapeError(
@@ -131,7 +134,7 @@ def sliced_labels(
             f"{_fix(description)}"
         )
     check_finite(slices, probabilities, path, "use a checkpoint from before the training diverged.")
-    part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
+    part, back = way_back(sampling.spans(cropped, geometry.spacing), geometry.shape, crop)
     grid = region_shape(part)
     own = slices.group.index
     regions = []
