@@ -13,7 +13,7 @@ from mtf_imaging.inference.network import Consume, Network, Slices, of_image, ow
 from mtf_imaging.inference.windows import SlidingWindow, Windows
 
 
-def sliding(windows: Slices, window: SlidingWindow) -> Network:
+def sliding(network: Network, window: SlidingWindow) -> Network:
     """Returns a network whose window slides over images of any size.
 
     The prediction is the weighted sum of the predictions of all windows, whose weights sum to 1 at each voxel. It has
@@ -22,13 +22,14 @@ def sliding(windows: Slices, window: SlidingWindow) -> Network:
     same order as one process.
 
     Args:
-      windows: the slices of a batch of windows.
+      network: the network of a window.
       window: the window.
 
     Raises:
       ConfigError: the network has several outputs.
       ShapeError: the network does not predict an array of the window's size.
     """
+    windows = network.slices(window.size)
     if isinstance(windows.outputs, Mapping):
         raise ConfigError(
             f"sliding_window: predictions of several parts ({', '.join(windows.outputs)}) cannot be averaged over "

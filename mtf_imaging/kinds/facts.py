@@ -10,6 +10,7 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import FACTS
 
 VOLUMES, ARRAYS = "volumes", "arrays"  # the kinds of the data of `Records`, and of custom data sets
+_RAS = "RAS"  # the directions in which the axes of canonical images increase
 _REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value
 
 
@@ -50,6 +51,11 @@ class Facts:
     orientation: str | None = None
     resampling: str | None = None
     provenance: dict[str, Any] | None = None
+
+    @property
+    def reversed_axes(self) -> tuple[int, ...]:
+        """The axes of a canonical volume, along x, y, z, that the network sees in the opposite direction."""
+        return tuple(axis for axis, code in enumerate(_RAS) if code not in (self.orientation or _RAS))
 
     @property
     def axes(self) -> list[str]:

@@ -41,6 +41,7 @@ class NetworkBuilder:
       window: the window that slides over images of any size; then only the program for the window is built. None
         computes a whole image at once.
       batch_size: the number of images that are computed together, without a window.
+      change: a function that changes the network of an image, or of a window.
     """
 
     task: Task
@@ -50,6 +51,7 @@ class NetworkBuilder:
     progress: bool = False
     window: SlidingWindow | None = None
     batch_size: int = 1
+    change: Callable[[Network], Network] = lambda network: network
 
     def network_of(self, program: Program, sizes: Sequence[int]) -> Network:
         """Builds a network with the current weights of another program, such as that of the training.
@@ -74,8 +76,8 @@ class NetworkBuilder:
 
     def as_network(self, program: Program) -> Network:
         """Returns the network of a program that `program` has built."""
-        slices = program_slices(program, self.progress)
-        return network_of_slices(slices) if self.window is None else sliding(slices, self.window)
+        network = self.change(network_of_slices(program_slices(program, self.progress)))
+        return network if self.window is None else sliding(network, self.window)
 
 
 def program_slices(program: Program, progress: bool = False) -> Slices:

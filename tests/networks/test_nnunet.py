@@ -11,7 +11,6 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-import scipy.ndimage
 
 import mtf_imaging as mi
 from mtf_imaging.data.description.description_fields import from_fields
@@ -30,6 +29,7 @@ from mtf_imaging.kinds.volumes.segment.images import (
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from mtf_imaging.networks.nnunet import preprocessing
 from tests.networks import comparing
+from tests.networks.nnunet_rules import resized_along
 
 DATA = Path(__file__).parent / "data"
 PLAIN, RESIDUAL, FLAT = (DATA / name for name in ("plain__3d_fullres", "residual__3d_fullres", "flat__2d"))
@@ -171,8 +171,8 @@ PREPROCESSING = {
     },
     FLAT: {
         "channel_names": {"0": "rescale_to_0_1"}, "labels": {"background": 0, "cell": 1}, "file_ending": ".nii.gz",
-        "intensities": ["rescale_to_0_1"], "spacing": [0.5, 0.5], "sliding_window": [8, 12], "resolution": "any",
-        "axes": "PL",
+        "intensities": ["rescale_to_0_1"], "spacing": [0.5, 0.5, 0.0], "sliding_window": [8, 12, 1],
+        "resolution": "any", "axes": "SPL",
     },
 }  # fmt: skip
 
@@ -227,23 +227,6 @@ def test_normalization_equals_the_formulas_of_nnunet(name, image):
     np.testing.assert_allclose(ours, NORMALIZATION[name](image.astype(np.float64)), rtol=1e-5, atol=1e-5)
 
 
-def resized(values, shape, order):
-    """Returns an image of another size as scikit-image's `resize` with mode "edge" computes it for nnU-Net."""
-    steps = [n / size for n, size in zip(values.shape, shape)]
-    at = np.meshgrid(*((np.arange(size) + 0.5) * step - 0.5 for size, step in zip(shape, steps)), indexing="ij")
-    found = scipy.ndimage.map_coordinates(values.astype(np.float64), at, order=order, mode="nearest")
-    return np.clip(found, values.min(), values.max())
-
-
-def resized_as_in_nnunet(values, shape, order, axis):
-    """Does the same; along an axis, each slice is resized alone, and the nearest one is used."""
-    if axis is None:
-        return resized(values, shape, order)
-    plane = np.delete(shape, axis)
-    slices = np.stack([resized(each, plane, order) for each in np.moveaxis(values, axis, 0)], axis)
-    return resized(slices, shape, 0)
-
-
 ISOTROPIC, THICK = (1.0, 1.2, 1.1), (0.8, 0.8, 5.0)
 
 
@@ -268,7 +251,7 @@ def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target,
     image = read_case(case, description=description)
     sampling = OwnSize(target, 1, (12, 4, 6), NNUNET)
     sizes = [round(own / mm * n) for own, mm, n in zip(spacing, target, values.shape)]
-    wanted = resized_as_in_nnunet((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
+    wanted = resized_along((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
     lacks = [max(0, least - size) for least, size in zip(sampling.least, sizes)]
     wanted = np.pad(wanted, [(n // 2, n - n // 2) for n in lacks])
     found = network_input(image, sampling, description=description)[..., 0]
@@ -276,7 +259,7 @@ def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target,
 
     logits = np.random.default_rng(1).normal(0, 1, (*wanted.shape, 3)).astype(np.float32)
     inside = tuple(slice(n // 2, n // 2 + size) for n, size in zip(lacks, sizes))
-    known = [resized_as_in_nnunet(logits[inside][..., i], values.shape, 1, back) for i in range(3)]
+    known = [resized_along(logits[inside][..., i], values.shape, 1, back) for i in range(3)]
     labels = segment_volume(image, sampling, lambda image: logits, description=description)
     np.testing.assert_array_equal(labels, np.argmax(known, 0))
 

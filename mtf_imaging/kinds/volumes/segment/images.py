@@ -13,6 +13,7 @@ from mtf_imaging.data.description.differences import channel_differences, differ
 from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.image_statistics import read_statistics
+from mtf_imaging.data.images.nonzero import crop_to_nonzero
 from mtf_imaging.data.images.normalized import normalized_region
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -25,7 +26,6 @@ from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
-from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
 from mtf_imaging.files.blocks import Voxels, working_array
 
@@ -114,10 +114,18 @@ def network_input(
       window: for a LiTS CT, the range (low, high) in HU, which is mapped to 0..1.
       description: the channels and, for data sets other than LiTS, their intensity schemes.
     """
-    geometry, source = image.geometry, as_source(image)
+    _, source = crop_of(as_source(image), sampling, description)
+    geometry = source.geometry
     grid = sampling.choose(geometry.shape, geometry.spacing).grid
     statistics = source_statistics(source, description)
     return np.asarray(input_region(source, sampling, whole_region(grid), window, description, statistics))
+
+
+def crop_of(source: ImageSource, sampling: AnySampling, description: Description) -> tuple[Region, ImageSource]:
+    """Returns the region of an image that is resampled, and the image in this region; see `crop_to_nonzero`."""
+    if not sampling.follows_nnunet:
+        return whole_region(source.geometry.shape), source
+    return crop_to_nonzero(source, any(each.scheme.form.keep_zero for each in description.intensities))
 
 
 def input_region(
@@ -131,7 +139,7 @@ def input_region(
     """Returns one region of the network's input, and reads only the voxels that it needs.
 
     Args:
-      source: the image, as returned by `open_case`.
+      source: the image, as returned by `crop_of`.
       sampling: the voxel grid of the network, or its grids.
       region: the region of the grid along x, y, z.
       window, description: the same as in `network_input`.
@@ -142,7 +150,7 @@ def input_region(
     """
     spans = sampling.spans(source.geometry.shape, source.geometry.spacing)
     intensities = volume_intensities(description, window)
-    if isinstance(sampling, OwnSize) and sampling.resampling == NNUNET:
+    if sampling.follows_nnunet:
         return normalized_region(source, spans, region, channel_scalings(intensities, statistics))
     result = working_array((*region_shape(region), len(source.channels)), np.float32)
     for slab, values in channel_slabs(source, spans, region):

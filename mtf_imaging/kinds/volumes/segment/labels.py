@@ -121,6 +121,7 @@ class Labeling:
       sampling: the voxel grid of the network, or its grids.
       path: path of the volume, for messages.
       description: the labels or regions that the network predicts.
+      crop: the region of the volume that was resampled; None for the whole volume.
     """
 
     def __init__(
@@ -130,10 +131,12 @@ class Labeling:
         sampling: AnySampling,
         path: Path,
         description: Description = LITS,
+        crop: Region | None = None,
     ) -> None:
         self._slices, self._path, self._description = slices, path, description
-        self._sampling = sampling.choose(geometry.shape, geometry.spacing)
-        self._box, self._back = way_back(self._sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
+        place = region_shape(crop or whole_region(geometry.shape)), geometry.spacing
+        self._sampling = sampling.choose(*place)
+        self._box, self._back = way_back(self._sampling.spans(*place), geometry.shape, crop)
         self._grid, self._shape = region_shape(self._box), geometry.shape
         self._expected = (*self._sampling.grid, description.num_outputs)
         self._rows, self._done = _Rows(), 0

@@ -25,7 +25,7 @@ from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.inference.network import as_network
-from mtf_imaging.kinds.volumes.segment.images import as_source, input_region, open_case, source_statistics
+from mtf_imaging.kinds.volumes.segment.images import as_source, crop_of, input_region, open_case, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
 
@@ -40,9 +40,9 @@ PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 class Segmenter:
     """How volumes are segmented; each process computes a slice.
 
-    A volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities
-    are resampled back to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the
-    sampled box become background.
+    A volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities,
+    or the logits of nnU-Net, are resampled back to the volume's own voxels, and each voxel gets the most probable
+    class. Voxels outside the sampled box become background.
 
     Attributes:
       sampling: the voxel grid of the network, or its grids.
@@ -80,24 +80,27 @@ class Segmenter:
           ShapeError: the network returned an array of the wrong shape.
           DataError: the file is damaged, or the network returned NaN or infinity.
         """
-        own, geometry = self.description, source.geometry
+        own = self.description
         count = own.num_outputs + int(self.maps.uncertainty)
         network = as_network(predict_probabilities, len(source.channels), count)
-        slices = network.slices(self.grid(geometry))
-        *region, channels = slices.inputs[slices.group.index]
         with contextlib.closing(source):
-            statistics = _statistics(slices.group, source, own)
-            image = input_region(source, self.sampling, tuple(region), self.window, own, statistics)
+            crop, cropped = crop_of(source, self.sampling, own)
+            slices = network.slices(self.grid(cropped.geometry))
+            *region, channels = slices.inputs[slices.group.index]
+            statistics = _statistics(slices.group, cropped, own)
+            image = input_region(cropped, self.sampling, tuple(region), self.window, own, statistics)
             slices.group.first(source.check)
         if channels.stop - channels.start < image.shape[-1]:
             image = image[(*whole_region(image.shape[:3]), channels)]
-        labeling = Labeling(slices.first_values(own.num_outputs), geometry, self.sampling, source.path, own)
+        place = source.geometry, self.sampling
+        labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop)
         if not self.maps.names:
             slices.predict_parts(image, labeling.add)
             return Segmentation(source, labeling.finish(), None, self.cleanup)
         values = slices.predict_image(image)
+        del cropped, image
         labeling.add(slice(0, len(values)), values[..., : own.num_outputs])
-        maps = Maps(self.maps, slices, values, geometry, self.sampling, own)
+        maps = Maps(self.maps, slices, values, *place, own, crop)
         return Segmentation(source, labeling.finish(), maps, self.cleanup)
 
 
