@@ -50,9 +50,8 @@ class Blocks:
     def ndim(self) -> int:
         return len(self.shape)
 
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
+    def __len__(self) -> int:
+        return self.shape[0]
 
     def __setitem__(self, region: Region, values: np.ndarray, /) -> None:
         region = bounds(region, self.shape)
@@ -82,16 +81,14 @@ class Blocks:
 Voxels = np.ndarray | Blocks
 
 
+def is_small(shape: Sequence[int], dtype: npt.DTypeLike) -> bool:
+    """Returns whether an array stays in memory."""
+    return math.prod(shape) * np.dtype(dtype).itemsize <= IN_MEMORY
+
+
 def working_array(shape: Sequence[int], dtype: npt.DTypeLike) -> Any:
     """Returns an array `[x, y, z, ...]` of zeros: in memory, or as `Blocks` if it is large."""
-    size = math.prod(shape) * np.dtype(dtype).itemsize
-    return Blocks(shape, dtype) if size > IN_MEMORY else np.zeros(shape, dtype)
-
-
-def scratch_array(shape: Sequence[int], dtype: npt.DTypeLike) -> np.ndarray:
-    """Returns an array of zeros in C order: in memory, or in a file if it is large."""
-    is_large = math.prod(shape) * np.dtype(dtype).itemsize > IN_MEMORY
-    return file_array(shape, dtype, scratch_folder()) if is_large else np.zeros(shape, dtype)
+    return np.zeros(shape, dtype) if is_small(shape, dtype) else Blocks(shape, dtype)
 
 
 def copy_rows(target: Voxels, rows: slice, source: Voxels, first: int = 0) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.files.blocks import Voxels, copy_rows, scratch_array, working_array
+from mtf_imaging.files.blocks import Voxels, copy_rows, is_small, working_array
 from mtf_imaging.inference.network import Consume, Network, Slices, of_image, own_image, whole_shape
 from mtf_imaging.inference.windows import SlidingWindow, Windows
 
@@ -76,36 +76,31 @@ class _Slide:
             self._feed if self._alone else None,
         )
 
-    def _predict(self, image: np.ndarray) -> np.ndarray:
+    def _predict(self, image: Voxels) -> np.ndarray:
         """Returns the prediction in the slab of this process."""
-        result: list[np.ndarray] = []
-
-        def consume(rows: slice, values: Voxels) -> None:
-            if not result:
-                result.append(scratch_array(region_shape(self._outputs[self._group.index]), values.dtype))
-            copy_rows(result[0], rows, values)
-
-        self._feed(image, consume)
-        return result[0]
+        return np.asarray(self._sum(image, None).values)
 
     def _feed(self, image: Voxels, consume: Consume) -> None:
-        """Predicts the slab of this process; see `Slices.predict_parts`.
+        """Predicts the image, and passes on each row when no later window contains it; see `Slices.predict_parts`."""
+        total = self._sum(image, consume)
+        total.pass_on(total.stop, consume)
 
-        A process that is alone passes on each row when no later window contains it.
-        """
+    def _sum(self, image: Voxels, consume: Consume | None) -> "_Sum":
+        """Returns the weighted sum of all windows, without the rows that were passed on."""
         total = None
         for first in range(0, len(self._windows), self._batch.batch_size):
             chosen = range(first, min(first + self._batch.batch_size, len(self._windows)))
             results = self._batch.predict(self._cut(image, chosen))
             if total is None:
                 dtype = np.promote_types(results.dtype, np.float32)
-                total = _Sum(self._outputs[self._group.index], dtype, self._windows.size[0] if self._alone else None)
+                rows = None if consume is None else self._windows.size[0]
+                total = _Sum(self._outputs[self._group.index], dtype, rows)
             for slot, number in enumerate(chosen):
-                if self._alone:
+                if consume is not None:
                     total.pass_on(self._windows.region(number)[0].start, consume)
                 self._add(total, results, slot, number)
         assert total is not None, "an image has at least one window"
-        total.pass_on(total.stop, consume)
+        return total
 
     def _cut(self, image: Voxels, chosen: range) -> np.ndarray:
         """Returns this process's part of a batch of windows; the last window is repeated to fill the batch."""
@@ -125,13 +120,13 @@ class _Slide:
         part = own_image(results, self._batch.batch[self._group.index], slot)
         nothing = (slice(0, 0),) * part.ndim
         covered = [intersection(slab, (*window, slab[-1])) or nothing for slab in self._outputs]
-        weighted = self._group.move(part, have, covered).astype(total.dtype, copy=False)
+        weighted = self._group.move(part, have, covered).astype(total.values.dtype, copy=False)
         region = covered[self._group.index]
         if not weighted.size:
             return
         places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
         weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
-        weighted = weighted * weights.astype(total.dtype)[..., np.newaxis]
+        weighted = weighted * weights.astype(total.values.dtype)[..., np.newaxis]
         total.add(region, weighted)
 
     def _in_image(self, regions: Sequence[Region], slot: int, window: Region) -> list[Region]:
@@ -152,33 +147,34 @@ class _Sum:
     Args:
       region: the slab of this process.
       dtype: the dtype of the sum.
-      rows: the largest number of rows that one window changes; None for all rows of the slab.
+      rows: the largest number of rows that one window changes; None to keep all rows of the slab.
 
     Attributes:
-      dtype: the dtype of the sum.
+      values: the rows.
       stop: the end of the slab along the first axis.
     """
 
     def __init__(self, region: Region, dtype: np.dtype, rows: int | None) -> None:
-        at, *self._others = region
-        self.dtype, self.stop, self._first, self._start = dtype, at.stop, at.start, at.start
-        self._rows = at.stop - at.start if rows is None else rows
-        self._values = self._zeros()
-
-    def _zeros(self) -> Voxels:
-        return working_array((self._rows, *region_shape(tuple(self._others))), self.dtype)
+        at, *others = region
+        self.stop, self._first, self._start, self._others = at.stop, at.start, at.start, tuple(others)
+        if is_small(region_shape(region), dtype):
+            rows = None
+        self._keeps_all = rows is None
+        self.values = working_array((rows or at.stop - at.start, *region_shape(self._others)), dtype)
 
     def add(self, region: Region, values: np.ndarray) -> None:
         """Adds values to a region of the image."""
-        self._values[relative_to(region, (slice(self._start, self.stop), *self._others))] += values
+        at = relative_to(region, (slice(self._first if self._keeps_all else self._start, self.stop), *self._others))
+        self.values[at] += values
 
     def pass_on(self, start: int, consume: Consume) -> None:
         """Passes on the rows before `start`, which no later window changes."""
-        count = start - self._start
+        count, done = start - self._start, self.values
         if not count:
             return
-        done, self._start = self._values, start
-        consume(slice(start - count - self._first, start - self._first), done)
-        if start < self.stop:
-            self._values = self._zeros()
-            copy_rows(self._values, slice(0, self._rows - count), done, count)
+        rows = slice(self._start - self._first, start - self._first)
+        self._start = start
+        consume(rows, done[rows] if self._keeps_all else done)
+        if start < self.stop and not self._keeps_all:
+            self.values = working_array(done.shape, done.dtype)
+            copy_rows(self.values, slice(0, len(done) - count), done, count)

@@ -11,6 +11,7 @@ from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout
 from mtf_imaging.engine.layout.regions import whole_region
 from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.files import blocks
 from mtf_imaging.inference.averages import ensemble, flipped
 from mtf_imaging.inference.network import Slices
 from mtf_imaging.inference.sliding import sliding
@@ -101,6 +102,30 @@ def test_memory_is_the_sum_and_a_few_windows(length):
     assert result.shape == (length, 64, 64, 3)
     of_window = 32**3 * 3 * 4
     assert result.nbytes <= peak < result.nbytes + 4.5 * of_window
+
+
+def test_large_sums_are_passed_on_in_parts(monkeypatch):
+    """Rows come in order, once each, and equal those of a sum in memory bit for bit; the sum holds one window."""
+
+    def network(images):
+        return np.cumsum(images, axis=1)
+
+    whole = slide(network)(IMAGE)
+    monkeypatch.setattr(blocks, "IN_MEMORY", 0)
+    monkeypatch.setattr(blocks, "_SIDE", 3)
+    slices, parts = slide(network).slices(IMAGE.shape[:3]), []
+
+    def consume(rows, values):
+        parts.append((rows, np.array(values[: rows.stop - rows.start,])))
+        assert len(values) == 4
+
+    image = blocks.working_array(IMAGE.shape, IMAGE.dtype)
+    image[whole_region(IMAGE.shape)] = IMAGE
+    slices.predict_parts(image, consume)
+    assert [rows.start for rows, _ in parts] == [0, *(rows.stop for rows, _ in parts[:-1])]
+    assert len(parts) > 2
+    np.testing.assert_array_equal(np.concatenate([values for _, values in parts]), whole)
+    np.testing.assert_array_equal(slices.predict_image(image), whole)
 
 
 class Convolution:
