@@ -1,5 +1,6 @@
 """Trained networks as functions of an image, under any layout."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -8,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.turns.store import as_tensor
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.inference.network import Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.inference.network import Consume, Network, Slices, by_size, of_each, prepared, whole_shape
 from mtf_imaging.inference.sliding import sliding
 from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.activations import Activations, TrainedNetwork
@@ -90,17 +93,33 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
     inputs, outputs = program.regions("image"), program.output_regions()
     shown = iter([progress])
 
+    def first_shown() -> contextlib.AbstractContextManager:
+        return building(BUILDING, progress=next(shown, False))  # TensorFlow optimizes the graph in the first call
+
     def predict(images: np.ndarray) -> Any:
-        with building(BUILDING, progress=next(shown, False)):  # TensorFlow optimizes the graph in the first call
-            # Nothing else refers to a large array that was read from `Blocks`, so TensorFlow need not copy it.
-            given = images if images.flags.writeable else as_tensor(images)
-            return of_each(np.asarray, program.call_slices(image=given))
+        with first_shown():
+            return of_each(np.asarray, program.call_slices(image=_without_copy(images)))
+
+    def parts(image: Voxels, consume: Consume) -> None:
+        with first_shown():
+            given = _without_copy(np.asarray(image)[np.newaxis])
+            program.stream_slices(lambda rows, values: consume(rows, values[0]), image=given)
 
     def of_image(regions: Sequence[Any]) -> list[Any]:
         return [tuple(region[1:]) for region in regions]
 
     group = groups.current() if len(inputs) > 1 else groups.ALONE
-    return Slices(group, of_image(inputs), of_each(of_image, outputs), predict, [region[0] for region in inputs])
+    batch = [region[0] for region in inputs]
+    slices = Slices(group, of_image(inputs), of_each(of_image, outputs), predict, batch)
+    return slices.replace(parts=parts) if program.streams and slices.batch_size == 1 else slices
+
+
+def _without_copy(images: np.ndarray) -> np.ndarray | tf.Tensor:
+    """Returns a large array that was read from `Blocks` as a tensor in its memory; nothing else refers to it."""
+    if images.flags.writeable:
+        return images
+    images.flags.writeable = True  # DLPack takes no other arrays
+    return as_tensor(images)
 
 
 def network_of_slices(slices: Slices) -> Network:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.devices import default_devices
@@ -85,11 +86,22 @@ class InTurns:
         specs = [tf.TensorSpec(value.shape, value.dtype) for *_, value in assignments]
         return tf.function(commit, autograph=False).get_concrete_function(*specs)
 
+    @property
+    def streams(self) -> bool:
+        """Whether `stream` can pass on the only result."""
+        return self._commit is None and self.schedule.streamed is not None
+
+    def stream(self, inputs: Mapping[str, tf.Tensor], consume: Callable[[slice, np.ndarray], None]) -> None:
+        """Passes on the rows of the result while they are computed; see `Schedule`."""
+        self.schedule(self._known(dict(inputs)), consume)
+
+    def _known(self, values: object) -> dict[str, tf.Tensor]:
+        flat = [x for x in tf.nest.flatten(values) if x is not None]
+        known = dict(zip(self._arguments, flat, strict=True))
+        return known | {name: tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for name, x, dtype in self._reads}
+
     def __call__(self, inputs: Mapping[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
-        values = [x for x in tf.nest.flatten([dict(inputs), part, turn]) if x is not None]
-        known = dict(zip(self._arguments, values, strict=True))
-        known |= {name: tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for name, x, dtype in self._reads}
-        outputs = self.schedule(known)
+        outputs = self.schedule(self._known([dict(inputs), part, turn]))
         if self._commit is not None:
             self._commit(*outputs[self._number :])
         return tf.nest.pack_sequence_as(self._results, outputs[: self._number])
