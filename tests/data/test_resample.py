@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtf_imaging.data.sampling.grid import parse_grid
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest, resample_to_labels
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError, LayoutError
+from tests.data.resampling import resample_linear, resample_nearest, resample_to_labels
 
 
 def linear(data, grid):

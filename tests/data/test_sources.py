@@ -18,9 +18,9 @@ from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, 
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
-from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError
+from tests.data.resampling import resample_linear
 
 SHAPE = (7, 6, 5)
 CODES = ["RAS", "LPS", "SAL", "PIR", "RAI"]

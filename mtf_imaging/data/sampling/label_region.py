@@ -78,7 +78,10 @@ def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Itera
 def labels_of_region(
     probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
 ) -> np.ndarray:
-    """Returns one region of the `resample_to_labels` result, bit for bit.
+    """Returns the labels of one region of a volume.
+
+    Probabilities are interpolated before labels are chosen. This gives smooth boundaries; resampled labels would show
+    steps of one grid voxel. The labels do not depend on the region.
 
     Args:
       probabilities: `[x, y, z, classes]` of the voxels `needed_region(grid, spans, region)`, any float type.
