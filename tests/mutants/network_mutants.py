@@ -60,8 +60,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/images/normalized.py",
         "tests/networks/test_nnunet.py resampled",
-        ("np.clip(values, *bounds)[inside]", "values[inside]"),
-        ("values[inside] = np.clip(values, *bounds)[inside]", "np.clip(values, *bounds, out=values)"),
+        ("np.clip(values, *bounds_of(slab))[inside]", "values[inside]"),
+        ("values[inside] = np.clip(values, *bounds_of(slab))[inside]", "np.clip(values, *bounds_of(slab), out=values)"),
         ("if apart is None:", "if True:"),
     ),
 ]

@@ -31,13 +31,13 @@ def test_rows_of_turns_are_those_of_the_whole_prediction(small, turns):
     image = blocks.working_array(IMAGE.shape, IMAGE.dtype)
     image[slice(0, 10),] = IMAGE
     for _ in range(2):
-        found, rows = [], []
-        slices.predict_parts(image, lambda at, values: (rows.append(at), found.append(np.array(values))))
-        assert [(at.start, at.stop) for at in rows] == [
+        parts = []
+        slices.predict_parts(image, lambda at, values, parts=parts: parts.append((at, np.array(values))))
+        assert [(at.start, at.stop) for at, _ in parts] == [
             (first, min(first + -(-10 // turns), 10)) for first in range(0, 10, -(-10 // turns))
         ]
-        np.testing.assert_array_equal(np.concatenate(found), slices.predict_image(IMAGE))
-    np.testing.assert_allclose(np.concatenate(found), network().predict_image(IMAGE), rtol=1e-5)
+        np.testing.assert_array_equal(np.concatenate([values for _, values in parts]), slices.predict_image(IMAGE))
+    np.testing.assert_allclose(np.concatenate([values for _, values in parts]), network().predict_image(IMAGE), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
