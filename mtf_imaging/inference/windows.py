@@ -74,7 +74,8 @@ def axis_windows(size: int, window: int, step: float = STEP) -> AxisWindows:
       step: the largest mean distance between neighboring windows, as a fraction of `window`.
     """
     span = size - window
-    intervals = min(span, math.ceil(round(span / (step * window), 6)))  # windows with a step below one voxel would be equal
+    # With steps below one voxel, windows would be equal. Without rounding, 58 / (0.29 * 100) would be more than 2.
+    intervals = min(span, math.ceil(round(span / (step * window), 6)))
     starts = tuple(round(number * (span / max(1, intervals))) for number in range(intervals + 1))  # halves to even
     offsets = np.arange(window) - window // 2
     gaussian = np.exp(-0.5 * (offsets / (_SIGMA * window)) ** 2)
