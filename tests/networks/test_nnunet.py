@@ -17,7 +17,7 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.intensities.schemes import parse_intensity
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.errors import CheckpointError, DataError, MtfImagingError, NotSupportedError
 from mtf_imaging.inference.network import of_function
 from mtf_imaging.inference.uncertainty import entropy, uncertainty, with_entropy
@@ -289,7 +289,7 @@ def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target,
     description = from_fields(fields | {"intensities": ["clip 60 220 mean 40 sd 80"]})
     (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
     image = read_case(case, description=description)
-    sampling = OwnSize(target, 1, (12, 4, 6), NNUNET)
+    sampling = OwnSize(target, 1, (12, 4, 6), follows_nnunet=True)
     sizes = [round(own / mm * n) for own, mm, n in zip(spacing, target, values.shape)]
     wanted = resized_along((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
     lacks = [max(0, least - size) for least, size in zip(sampling.least, sizes)]
@@ -310,7 +310,7 @@ def test_slices_of_the_input_equal_the_whole(tmp_path):
     fields = {"channel_names": {"0": "T1w"}, "labels": {"background": 0, "organ": 1}, "intensities": ["z-score"]}
     description = from_fields(fields)
     (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
-    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, resampling=NNUNET)
+    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, follows_nnunet=True)
     whole = network_input(image, sampling, description=description)
     source, region = as_source(image), (slice(1, 5), slice(3, 11), slice(2, 8))
     statistics = source_statistics(source, description)
