@@ -62,10 +62,7 @@ MUTANTS = [
         ),
         ("step = mm / own", "step = own / mm"),
         ("math.floor(half + SLIVER)", "math.floor(2 * half + SLIVER)"),
-        (
-            "Span(-before * step, g * step, g, *self.kernels[axis])",
-            "Span(-before * step + step / 2, g * step, g, *self.kernels[axis])",
-        ),
+        ("Span(-before * step, g * step, g, *self", "Span(-before * step + step / 2, g * step, g, *self"),
         ("tuple(Span(0.0, n, g) for n, g", "tuple(Span(0.5, n, g) for n, g"),
         ("math.ceil(voxels / multiple) * multiple", "math.floor(voxels / multiple) * multiple"),
         ("math.ceil(n * mine / mm - SLIVER)", "math.ceil(n * mm / mine - SLIVER)"),
