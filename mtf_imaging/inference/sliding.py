@@ -10,10 +10,11 @@ from mtf_imaging.engine.layout.regions import Region, absolute, intersection, re
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.blocks import Voxels, copy_rows, is_small, working_array
 from mtf_imaging.inference.network import Consume, Network, Slices, of_image, own_image, whole_shape
+from mtf_imaging.inference.progress import passed
 from mtf_imaging.inference.windows import SlidingWindow, Windows
 
 
-def sliding(network: Network, window: SlidingWindow) -> Network:
+def sliding(network: Network, window: SlidingWindow, progress: bool = False) -> Network:
     """Returns a network whose window slides over images of any size.
 
     The prediction is the weighted sum of the predictions of all windows, whose weights sum to 1 at each voxel. It has
@@ -24,6 +25,7 @@ def sliding(network: Network, window: SlidingWindow) -> Network:
     Args:
       network: the network of a window.
       window: the window.
+      progress: whether to show progress on stderr, if an image takes long.
 
     Raises:
       ConfigError: the network has several outputs.
@@ -43,7 +45,7 @@ def sliding(network: Network, window: SlidingWindow) -> Network:
             "Fix: return one probability per class for every voxel, or use sliding_window none.",
             ["sliding_window"],
         )
-    return Network(lambda sizes: _Slide(windows, sizes, window).slices())
+    return Network(lambda sizes: _Slide(windows, sizes, window, progress).slices())
 
 
 class _Slide:
@@ -53,9 +55,11 @@ class _Slide:
       batch: the slices of a batch of windows.
       sizes: voxels of the image along each spatial dimension.
       window: the window.
+      progress: whether to show progress.
     """
 
-    def __init__(self, batch: Slices, sizes: tuple[int, ...], window: SlidingWindow) -> None:
+    def __init__(self, batch: Slices, sizes: tuple[int, ...], window: SlidingWindow, progress: bool) -> None:
+        self._progress = progress
         self._batch, self._windows, self._group = batch, Windows(sizes, window), batch.group
         channels, classes = (whole_shape(regions)[-1] for regions in (batch.inputs, batch.outputs))
         first, *others = sizes
@@ -88,7 +92,8 @@ class _Slide:
     def _sum(self, image: Voxels, consume: Consume | None) -> "_Sum":
         """Returns the weighted sum of all windows, without the rows that were passed on."""
         total = None
-        for first in range(0, len(self._windows), self._batch.batch_size):
+        starts = range(0, len(self._windows), self._batch.batch_size)
+        for first in passed(starts, "windows", "window", self._progress):
             chosen = range(first, min(first + self._batch.batch_size, len(self._windows)))
             results = self._batch.predict(self._cut(image, chosen))
             if total is None:

@@ -74,9 +74,8 @@ def axis_windows(size: int, window: int, step: float = STEP) -> AxisWindows:
       step: the largest mean distance between neighboring windows, as a fraction of `window`.
     """
     span = size - window
-    intervals = min(
-        span, math.ceil(round(span / (step * window), 6))
-    )  # windows with a step below one voxel would be equal
+    # With steps below one voxel, windows would be equal. Without rounding, 58 / (0.29 * 100) would be more than 2.
+    intervals = min(span, math.ceil(round(span / (step * window), 6)))
     starts = tuple(round(number * (span / max(1, intervals))) for number in range(intervals + 1))  # halves to even
     offsets = np.arange(window) - window // 2
     gaussian = np.exp(-0.5 * (offsets / (_SIGMA * window)) ** 2)
@@ -100,7 +99,6 @@ class Windows:
 
     Attributes:
       axes: the windows along each axis.
-      size: voxels of a window along each axis.
 
     Raises:
       ConfigError: the window is larger than the image.
@@ -110,7 +108,7 @@ class Windows:
         window.check(sizes)
         pairs = zip(sizes, window.size, strict=True)
         self.axes = [axis_windows(size, own, window.step) for size, own in pairs]
-        self.size = window.size
+        self._size = window.size
         self._numbers = [*itertools.product(*(range(len(axis.starts)) for axis in self.axes))]
 
     def __len__(self) -> int:
@@ -119,7 +117,7 @@ class Windows:
     def region(self, number: int) -> Region:
         """Returns the region of the image that a window covers."""
         starts = (axis.starts[at] for axis, at in zip(self.axes, self._numbers[number], strict=True))
-        return tuple(slice(start, start + size) for start, size in zip(starts, self.size, strict=True))
+        return tuple(slice(start, start + size) for start, size in zip(starts, self._size, strict=True))
 
     def weights(self, number: int) -> list[np.ndarray]:
         """Returns the weights of a window along each axis. The weight of a voxel is their product."""

@@ -35,7 +35,7 @@ class Facts:
         images.
       orientation: the directions in which the axes of the network's input increase, such as "LPS", if they are not
         RAS; see `nibabel.aff2axcodes`.
-      resampling: "nnunet" for the resampling of nnU-Net; None for ours. See `data.sampling.own_size.OwnSize`.
+      resampling: "nnunet" for the resampling of nnU-Net; None for ours. See `OwnSize.follows_nnunet`.
       provenance: the training cases and the starts of the run; see `training_provenance`. None before
         `train` saves them.
     """

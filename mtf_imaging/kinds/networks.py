@@ -1,7 +1,7 @@
 """The trained network of a run, or the networks of a cross-validation, as a function of an image."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mtf_imaging.inference.averages import ensemble, flipped
@@ -42,7 +42,6 @@ def trained_network(
     flips: Sequence[int] = (),
     *,
     any_size: bool = False,
-    member: Callable[[Network], Network] = lambda network: network,
 ) -> Network:
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
 
@@ -56,13 +55,12 @@ def trained_network(
         is only the program of the window.
       flips: axes to flip; probabilities are averaged over all combinations of flips.
       any_size: whether images may have other sizes than the grids, for each of which there is a program.
-      member: a function that changes the network of an image or window before its probabilities are averaged.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: the dtype is unknown, the window is larger than a grid, or a checkpoint is damaged.
     """
     check_choice("dtype", settings.dtype, DTYPES)
-    settings = dataclasses.replace(settings, change=lambda network: flipped(member(network), flips))
-    networks, _ = runs.networks(settings, grids[-1], None if any_size else grids[:-1])
+    averaged = dataclasses.replace(settings, change=lambda network: flipped(settings.change(network), flips))
+    networks, _ = runs.networks(averaged, grids[-1], None if any_size else grids[:-1])
     return ensemble(networks)

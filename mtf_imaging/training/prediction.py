@@ -19,6 +19,7 @@ from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.inference.network import Consume, Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.inference.progress import passed
 from mtf_imaging.inference.sliding import sliding
 from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.activations import Activations, TrainedNetwork
@@ -80,7 +81,7 @@ class NetworkBuilder:
     def as_network(self, program: Program) -> Network:
         """Returns the network of a program that `program` has built."""
         network = self.change(network_of_slices(program_slices(program, self.progress)))
-        return network if self.window is None else sliding(network, self.window)
+        return network if self.window is None else sliding(network, self.window, self.progress)
 
 
 def program_slices(program: Program, progress: bool = False) -> Slices:
@@ -88,7 +89,7 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
 
     Args:
       program: a program with the input `image`, whose results have `batch` as the first dimension.
-      progress: whether the first call shows progress on stderr while the network is built.
+      progress: whether to show progress on stderr while the network is built, and while turns compute an image.
     """
     inputs, outputs = program.regions("image"), program.output_regions()
     shown = iter([progress])
@@ -101,9 +102,14 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
             return of_each(np.asarray, program.call_slices(image=_without_copy(images)))
 
     def parts(image: Voxels, consume: Consume) -> None:
-        with first_shown():
-            given = _without_copy(np.asarray(image)[np.newaxis])
-            program.stream_slices(lambda rows, values: consume(rows, values[0]), image=given)
+        given = _without_copy(np.asarray(image)[np.newaxis])
+        with first_shown(), passed(None, "rows", "row", progress, total=given.shape[1]) as bar:
+
+            def consume_batch(rows: slice, values: np.ndarray) -> None:
+                consume(rows, values[0])
+                bar.update(rows.stop - rows.start)
+
+            program.stream_slices(consume_batch, image=given)
 
     def of_image(regions: Sequence[Any]) -> list[Any]:
         return [tuple(region[1:]) for region in regions]

@@ -99,7 +99,7 @@ def predict(images, spacing, plans, configuration, networks, mirrored):
     box = tuple(slice(at.min(), at.max() + 1) for at in np.nonzero(nonzero))
     cropped, mask, planes = images[(slice(None), *box)], nonzero[box], images.ndim - 1 - len(patch)
     target = [*spacing[:planes], *configuration["spacing"]]
-    shape = [int(round(own / new * n)) for own, new, n in zip(spacing, target, mask.shape)]
+    shape = [round(own / new * n) for own, new, n in zip(spacing, target, mask.shape)]
     properties = plans["foreground_intensity_properties_per_channel"]
     channels = []
     for number, scheme in enumerate(configuration["normalization_schemes"]):

@@ -13,11 +13,14 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.intensities.schemes import parse_intensity
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.errors import CheckpointError, DataError, MtfImagingError, NotSupportedError
+from mtf_imaging.inference.network import of_function
+from mtf_imaging.inference.uncertainty import entropy, uncertainty, with_entropy
 from mtf_imaging.kinds.volumes.segment.images import (
     as_source,
     find_cases_of,
@@ -27,7 +30,7 @@ from mtf_imaging.kinds.volumes.segment.images import (
     source_statistics,
 )
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
-from mtf_imaging.networks.nnunet import preprocessing
+from mtf_imaging.networks.nnunet import checkpoints, preprocessing
 from tests.networks import comparing
 from tests.networks.nnunet_rules import resized_along
 
@@ -135,6 +138,43 @@ def test_missing_files(model):
     (model / "plans.json").unlink()
     with pytest.raises(DataError, match=r"there is no plans.json"):
         mi.networks.load(checkpoint)
+
+
+def test_the_folds_are_those_that_nnunet_finds(model):
+    final, best = "checkpoint_final.pth", "checkpoint_best.pth"
+    for name in ("fold_10/" + final, "fold_2/" + final, "fold_3/" + best, "fold_all/" + final):
+        (model / name).parent.mkdir()
+        (model / name).touch()
+    found = [path.relative_to(model).as_posix() for path in checkpoints(model)]
+    assert found == [f"fold_0/{final}", f"fold_2/{final}", f"fold_10/{final}"]
+    assert checkpoints(model / "fold_3") == [model / "fold_3" / best]
+    for number in (0, 2, 10):
+        (model / f"fold_{number}" / final).unlink()
+    assert checkpoints(model) == [model / "fold_3" / best]
+    shutil.rmtree(model / "fold_3")
+    assert checkpoints(model) == [model / "fold_all" / final]
+
+
+@pytest.mark.parametrize("order", [None, (2, 1)])
+def test_logits_become_labels_and_probabilities(order):
+    logits = np.random.default_rng(0).normal(0, 3, (4, 5, 3 if order is None else 2)).astype(np.float32)
+    labels = {"whole": 1, "core": 2}
+    masks = {"whole": (1, 2), "core": (2,)}
+    description = Description(("CT",), labels, masks, order, has_logits=True)
+    if order is None:
+        wanted = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        known = logits.argmax(-1)
+    else:
+        wanted = 1 / (1 + np.exp(-logits))
+        known = np.where(logits[..., 1] > 0, 1, np.where(logits[..., 0] > 0, 2, 0))
+    np.testing.assert_allclose(description.probabilities(logits), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(description.to_labels(logits), known)
+    network = of_function(lambda image: logits[:, :, None], 1, logits.shape[-1])
+    entropies = with_entropy(network, description.has_regions, description.probabilities)(np.zeros((4, 5, 1, 1)))
+    np.testing.assert_array_equal(entropies[:, :, 0, :-1], logits)
+    np.testing.assert_allclose(entropies[:, :, 0, -1], entropy(wanted, description.has_regions), rtol=1e-5)
+    mean = uncertainty(entropies, description.has_regions, probabilities=description.probabilities)
+    np.testing.assert_allclose(mean[:, :, 0], np.stack([entropies[:, :, 0, -1], np.zeros((4, 5))], -1), rtol=1e-5)
 
 
 def test_damaged_plans(model):
@@ -249,7 +289,7 @@ def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target,
     description = from_fields(fields | {"intensities": ["clip 60 220 mean 40 sd 80"]})
     (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
     image = read_case(case, description=description)
-    sampling = OwnSize(target, 1, (12, 4, 6), NNUNET)
+    sampling = OwnSize(target, 1, (12, 4, 6), follows_nnunet=True)
     sizes = [round(own / mm * n) for own, mm, n in zip(spacing, target, values.shape)]
     wanted = resized_along((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
     lacks = [max(0, least - size) for least, size in zip(sampling.least, sizes)]
@@ -270,7 +310,7 @@ def test_slices_of_the_input_equal_the_whole(tmp_path):
     fields = {"channel_names": {"0": "T1w"}, "labels": {"background": 0, "organ": 1}, "intensities": ["z-score"]}
     description = from_fields(fields)
     (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
-    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, resampling=NNUNET)
+    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, follows_nnunet=True)
     whole = network_input(image, sampling, description=description)
     source, region = as_source(image), (slice(1, 5), slice(3, 11), slice(2, 8))
     statistics = source_statistics(source, description)

@@ -37,7 +37,9 @@ def test_rows_of_turns_are_those_of_the_whole_prediction(small, turns):
             (first, min(first + -(-10 // turns), 10)) for first in range(0, 10, -(-10 // turns))
         ]
         np.testing.assert_array_equal(np.concatenate([values for _, values in parts]), slices.predict_image(IMAGE))
-    np.testing.assert_allclose(np.concatenate([values for _, values in parts]), network().predict_image(IMAGE), rtol=1e-5)
+    np.testing.assert_allclose(
+        np.concatenate([values for _, values in parts]), network().predict_image(IMAGE), rtol=1e-5
+    )
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ import numpy as np
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.sampling.grid import format_grid
-from mtf_imaging.data.sampling.own_size import LINEAR, NNUNET, RESAMPLINGS
 from mtf_imaging.data.sampling.sampling import format_spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.json_file import read_object
@@ -30,6 +29,7 @@ from mtf_imaging.spelling import closest
 from mtf_imaging.training.checkpoints.weights_folder import write_weights
 from mtf_imaging.training.prediction import NetworkBuilder
 
+_LINEAR, _NNUNET = _RESAMPLINGS = "linear", "nnunet"
 _AXES = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
 _CANONICAL = "RAS"
 _FIELDS = ("intensities", "spacing", "resolution", "resampling", "sliding_window", "axes", "output", "flips")
@@ -120,11 +120,11 @@ def _facts(fields: Mapping[str, Any], description: Description, where: str) -> F
             f"{where}: axes is {orientation!r}, but needs a letter for each axis of the network's input: R or L, A or "
             'P, and S or I, the side of the patient to which it increases. Fix: for instance "axes": "LPS".'
         )
-    resolution, resampling = str(fields.get("resolution", "any")), fields.get("resampling", LINEAR)
-    if resampling not in RESAMPLINGS or (resampling == NNUNET and not resolution.startswith("any")):
+    resolution, resampling = str(fields.get("resolution", "any")), fields.get("resampling", _LINEAR)
+    if resampling not in _RESAMPLINGS or (resampling == _NNUNET and not resolution.startswith("any")):
         raise DataError(
-            f"{where}: resampling is {resampling!r} with the resolution {resolution}. Fix: use {LINEAR!r}, or "
-            f"{NNUNET!r} with the resolution 'any'."
+            f"{where}: resampling is {resampling!r} with the resolution {resolution}. Fix: use {_LINEAR!r}, or "
+            f"{_NNUNET!r} with the resolution 'any'."
         )
     return Facts(
         VOLUMES,
@@ -133,7 +133,7 @@ def _facts(fields: Mapping[str, Any], description: Description, where: str) -> F
         description=as_fields(description),
         patch=window and format_grid(window),
         orientation=None if orientation == _CANONICAL else orientation,
-        resampling=None if resampling == LINEAR else resampling,
+        resampling=None if resampling == _LINEAR else resampling,
     )
 
 

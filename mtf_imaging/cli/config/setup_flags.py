@@ -192,4 +192,4 @@ def _import_network(values: flags.FlagValues) -> None:
         file = values.preprocessing and Path(values.preprocessing)
         networks = trained_networks(Path(values.network))
         values.model_dir = group.first(lambda: str(write_runs(networks, file)))
-        values.network, values.ensemble = str(networks[0]), values.ensemble or len(networks) > 1
+        values.network, values.ensemble = str(networks[0].resolve()), values.ensemble or len(networks) > 1

@@ -5,7 +5,6 @@ nnU-Net computes z-scores. They are 0 beyond it.
 """
 
 import dataclasses
-from pathlib import Path
 
 import numpy as np
 import scipy.ndimage
@@ -13,58 +12,36 @@ import scipy.ndimage
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.sampling.grid import Region, whole_region
-from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.engine.layout.regions import absolute
 
 # A value that is not 0, and that is exact and vanishes when a mean is subtracted: a zero in the mask is normalized.
 _TINY = np.float32(2.0**-100)
 
 
-@dataclasses.dataclass(frozen=True)
 class CroppedSource:
     """A region of another source; see `VoxelSource`.
 
-    Attributes:
+    Args:
       source: the other source.
       region: the region.
       geometry: the geometry of the region.
       mask: the voxels of the region whose zeros are read as a tiny number, bool `[x, y, z]`; None for none.
     """
 
-    source: VoxelSource
-    region: Region
-    geometry: Geometry
-    mask: np.ndarray | None = None
-
-    @property
-    def path(self) -> Path:
-        return self.source.path
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.source.dtype if self.mask is None else np.dtype(np.float32)
-
-    @property
-    def order(self) -> PlaneOrder:
-        return self.source.order
-
-    @property
-    def is_stream(self) -> bool:
-        return self.source.is_stream
+    def __init__(self, source: VoxelSource, region: Region, geometry: Geometry, mask: np.ndarray | None) -> None:
+        self._source, self._region, self._mask = source, region, mask
+        self.path, self.order, self.is_stream = source.path, source.order, source.is_stream
+        self.geometry = geometry
+        self.dtype = source.dtype if mask is None else np.dtype(np.float32)
+        self.check, self.close = source.check, source.close
 
     def read(self, region: Region) -> np.ndarray:
-        values = self.source.read(absolute(region, self.region))
-        if self.mask is None:
+        values = self._source.read(absolute(region, self._region))
+        if self._mask is None:
             return values
         values = values.astype(np.float32)
-        values[(values == 0) & self.mask[region]] = _TINY
+        values[(values == 0) & self._mask[region]] = _TINY
         return values
-
-    def check(self) -> None:
-        self.source.check()
-
-    def close(self) -> None:
-        self.source.close()
 
 
 def crop_to_nonzero(image: ImageSource, fill_holes: bool) -> tuple[Region, ImageSource]:

@@ -7,8 +7,6 @@ from mtf_imaging.data.sampling import nnunet
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, Spans, format_spacing, voxels_to_cover
 
-LINEAR, NNUNET = RESAMPLINGS = "linear", "nnunet"
-
 
 @dataclasses.dataclass(frozen=True)
 class OwnSize:
@@ -18,22 +16,18 @@ class OwnSize:
       spacing: voxel size in mm along x, y, z; 0 along an axis, or None, for the voxels of the volume.
       multiple: all sizes are multiples of this number.
       least: the smallest size along x, y, z.
-      resampling: "linear", or "nnunet" for the sizes and the interpolation of nnU-Net; see `nnunet.sampling`.
-      reversed_axes: the axes that the network sees in the opposite direction, with "nnunet".
+      follows_nnunet: whether volumes are cropped to their nonzero voxels, normalized, and then resampled with the sizes
+        and the interpolation of nnU-Net; see `nnunet.sampling`.
+      reversed_axes: the axes that the network sees in the opposite direction, for nnU-Net.
     """
 
     spacing: Spacing | None = None
     multiple: int = BOX_MULTIPLE
     least: tuple[int, ...] = (1, 1, 1)
-    resampling: str = LINEAR
+    follows_nnunet: bool = False
     reversed_axes: tuple[int, ...] = ()
 
     grids = ()  # they are not known before the volumes
-
-    @property
-    def follows_nnunet(self) -> bool:
-        """Whether volumes are cropped to their nonzero voxels, and normalized before they are resampled."""
-        return self.resampling == NNUNET
 
     def __str__(self) -> str:
         """Formats the sampling for messages.

@@ -99,17 +99,17 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
         return prediction_files(pairs, input_path, output_path, self._maps)
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
-        settings = dataclasses.replace(settings, window=self._sliding_window)
+        settings = dataclasses.replace(settings, window=self._sliding_window, change=self._with_entropy)
         flips = [AXIS_NAMES.index(name) for name in check_flips(self._settings.flips)]
         grids = self.segmenter.sampling.grids
         if is_any := not grids:
             with contextlib.closing(self.segmenter.open(images[0])) as source:
                 grids = (self.segmenter.grid(source.geometry),)
-        network = trained_network(settings, runs, grids, flips, any_size=is_any, member=self._member)
+        network = trained_network(settings, runs, grids, flips, any_size=is_any)
         return of_mirrored(network, self._facts.reversed_axes) if self._facts else network
 
-    def _member(self, network: Network) -> Network:
-        """Returns a network with the entropy, if there are maps of it."""
+    def _with_entropy(self, network: Network) -> Network:
+        """Returns the network of an image or a window with the entropy, if there are maps of it."""
         own = self._description
         return with_entropy(network, own.has_regions, own.probabilities) if self._maps.uncertainty else network
 

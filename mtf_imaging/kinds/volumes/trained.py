@@ -7,7 +7,7 @@ from pathlib import Path
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
-from mtf_imaging.data.sampling.own_size import LINEAR, NNUNET, OwnSize
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
@@ -34,7 +34,7 @@ def description_of_facts(facts: Facts | None, model_dir: str | Path) -> Descript
     if facts is None or facts.description is None:
         return LITS
     description = from_fields(facts.description, str(Path(model_dir) / FACTS))
-    return dataclasses.replace(description, has_logits=facts.resampling == NNUNET)
+    return dataclasses.replace(description, has_logits=facts.resampling is not None)
 
 
 def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
@@ -54,10 +54,9 @@ def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacin
         spacing = facts.spacing
     if isinstance(resolution, str) and (size := _OWN_SIZE.fullmatch(resolution)):
         sampling = OwnSize(parse_spacing(spacing, may_keep=True), int(size["multiple"] or BOX_MULTIPLE))
-        if facts is None:
+        if facts is None or facts.resampling is None:
             return sampling
-        reversed_axes = facts.reversed_axes
-        return dataclasses.replace(sampling, resampling=facts.resampling or LINEAR, reversed_axes=reversed_axes)
+        return dataclasses.replace(sampling, follows_nnunet=True, reversed_axes=facts.reversed_axes)
     if not isinstance(resolution, str | int):
         resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
     return parse_any_sampling(resolution, spacing)

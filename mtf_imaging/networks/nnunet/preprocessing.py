@@ -53,7 +53,7 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
         intensities: the intensity scheme of each channel.
         spacing: the voxel size in mm along x, y, z. A 2-D configuration has 0 along the first axis of its input, whose
           voxels keep their size.
-        sliding_window: the patch of nnU-Net in voxels along x, y, z; for a 2-D configuration, one voxel along that axis.
+        sliding_window: the patch of nnU-Net in voxels along x, y, z. A 2-D configuration has 1 along that axis.
         resolution: "any", because each volume keeps its field of view.
         resampling: "nnunet": the images are cropped to their nonzero voxels, normalized, and then resampled with
           splines, and the logits are resampled back.
