@@ -99,6 +99,7 @@ class Windows:
 
     Attributes:
       axes: the windows along each axis.
+      size: voxels of a window along each axis.
 
     Raises:
       ConfigError: the window is larger than the image.
@@ -108,7 +109,7 @@ class Windows:
         window.check(sizes)
         pairs = zip(sizes, window.size, strict=True)
         self.axes = [axis_windows(size, own, window.step) for size, own in pairs]
-        self._size = window.size
+        self.size = window.size
         self._numbers = [*itertools.product(*(range(len(axis.starts)) for axis in self.axes))]
 
     def __len__(self) -> int:
@@ -117,7 +118,7 @@ class Windows:
     def region(self, number: int) -> Region:
         """Returns the region of the image that a window covers."""
         starts = (axis.starts[at] for axis, at in zip(self.axes, self._numbers[number], strict=True))
-        return tuple(slice(start, start + size) for start, size in zip(starts, self._size, strict=True))
+        return tuple(slice(start, start + size) for start, size in zip(starts, self.size, strict=True))
 
     def weights(self, number: int) -> list[np.ndarray]:
         """Returns the weights of a window along each axis. The weight of a voxel is their product."""

@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.program.variables import Variables
-from mtf_imaging.engine.turns.schedule import Schedule
+from mtf_imaging.engine.turns.schedule import Consume, Schedule
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.scratch import scratch_folder
 
@@ -91,7 +90,7 @@ class InTurns:
         """Whether `stream` can pass on the only result."""
         return self._commit is None and self.schedule.streamed is not None
 
-    def stream(self, inputs: Mapping[str, tf.Tensor], consume: Callable[[slice, np.ndarray], None]) -> None:
+    def stream(self, inputs: Mapping[str, tf.Tensor], consume: Consume) -> None:
         """Passes on the rows of the result while they are computed; see `Schedule`."""
         self.schedule(self._known(dict(inputs)), consume)
 

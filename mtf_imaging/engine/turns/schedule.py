@@ -13,6 +13,7 @@ from mtf_imaging.engine.turns import stages
 from mtf_imaging.engine.turns.costs import TurnCosts, turn_costs
 from mtf_imaging.engine.turns.store import Store, Value, as_tensor
 
+Consume = Callable[[slice, np.ndarray], None]  # see `Schedule.__call__`
 _ROWS = 1  # the dimension after `batch`
 _COMBINE: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "SUM": tf.add,
@@ -94,7 +95,7 @@ class Schedule:
         self.store = Store(values, turns.number, folder)
         fed = {x.name: stage.number for stage in self.stages for x in stage.feeds}
         self.streamed = self._streamed()
-        self._consume: Callable[[slice, np.ndarray], None] | None = None
+        self._consume: Consume | None = None
         self._ends: dict[int, list[str]] = collections.defaultdict(list)
         for name, number in fed.items():
             if name not in self._results:
@@ -129,9 +130,7 @@ class Schedule:
         """What the turns keep and move."""
         return turn_costs(self._turns, self.stages, self.store, self._known, self._results)
 
-    def __call__(
-        self, known: Mapping[str, tf.Tensor], consume: Callable[[slice, np.ndarray], None] | None = None
-    ) -> list[tf.Tensor]:
+    def __call__(self, known: Mapping[str, tf.Tensor], consume: Consume | None = None) -> list[tf.Tensor]:
         """Computes the results.
 
         Args:
