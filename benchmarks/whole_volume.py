@@ -56,7 +56,7 @@ def store(folder, shape, file):
         nibabel.save(image, folder / name)
 
 
-def network(classes):
+def network(grid, classes=3):
     """Returns a network of windows: label 1 grows with the brightness, and labels above 1 have the probability 0."""
     import numpy as np
 
@@ -69,7 +69,7 @@ def network(classes):
         result[..., 0], result[..., 1] = 0.5, image[..., 0]
         return result
 
-    return sliding(of_function(probabilities, 1, classes), SlidingWindow((WINDOW,) * 3))
+    return sliding(of_function(probabilities, 1, classes), SlidingWindow(tuple(min(WINDOW, size) for size in grid)))
 
 
 def measure(what, folder, grid):
@@ -88,7 +88,7 @@ def measure(what, folder, grid):
     if what == "predict":
         (volume,) = folder.glob("volume-0.*")
         output = folder.parent / "out.nii.gz"
-        predict_cases(volume, output, Sampling(grid), network(3), progress=False, overwrite=True)
+        predict_cases(volume, output, Sampling(grid), network(grid), progress=False, overwrite=True)
     else:
         with tempfile.TemporaryDirectory(dir=folder.parent) as records:
             resolution = "x:{},y:{},z:{}".format(*grid)
