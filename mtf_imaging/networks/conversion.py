@@ -228,7 +228,7 @@ def convert(
         try:
             with tf.compat.v1.variable_scope(node.name):  # the names of operations, for reports and errors
                 values[node.name] = _value(node, inputs, state, mesh, spatial, tensors, weights)
-        except ValueError as error:
+        except (ValueError, ArithmeticError) as error:
             values[node.name] = _Missing()
             text = str(error)
             faults.append(text if node.name in text else f"{node.operation} '{node.name}': {text}")

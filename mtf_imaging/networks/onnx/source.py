@@ -258,6 +258,9 @@ class _Run:
         if all(isinstance(value, np.ndarray) for value in results):
             return results
         if not all(value is None or isinstance(value, np.ndarray) for value in inputs):
+            for value in results:
+                if 0 in value.shape:
+                    raise call.refuse(f"has an output {sizes(value)}, which is empty", "export the network without it")
             return results
         largest = max(int(np.prod(sizes(value), dtype=float)) for value in results)
         if largest > _LARGEST_CONSTANT:

@@ -84,6 +84,7 @@ _SLICEWISE_BINARY = {
     "DivNoNan": tf.math.divide_no_nan,
     "MulNoNan": tf.math.multiply_no_nan,
     "Pow": tf.pow,
+    "TruncateDiv": tf.truncatediv,
     "Xdivy": tf.math.xdivy,
     "Xlogy": tf.math.xlogy,
 }

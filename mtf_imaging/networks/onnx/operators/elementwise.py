@@ -29,7 +29,6 @@ _FUNCTIONS: dict[str, Callable[..., tf.Tensor]] = {
     "GreaterOrEqual": tf.greater_equal,
     "HardSwish": lambda x: x * tf.clip_by_value(x / 6 + 0.5, 0, 1),
     "Identity": tf.identity,
-    "IsInf": tf.math.is_inf,
     "IsNaN": tf.math.is_nan,
     "Less": tf.less,
     "LessOrEqual": tf.less_equal,
@@ -69,6 +68,12 @@ _register()
 @operator("Xor")
 def _xor(call: Call, a: Value, b: Value) -> tf.Tensor:
     return tf.not_equal(a, b)
+
+
+@operator("IsInf")
+def _is_inf(call: Call, x: Value) -> tf.Tensor:
+    above, below = bool(call.get("detect_positive", 1)), bool(call.get("detect_negative", 1))
+    return tf.math.is_inf(x) & (((x > 0) & above) | ((x < 0) & below))
 
 
 @operator("Div")
