@@ -136,11 +136,17 @@ class Network:
                 f"{', '.join(tensors) or 'none'}. Fix: pass these inputs by name."
             )
         shapes = {key: tuple(x.shape.to_integer_list) for key, x in tensors.items()}
-        for key, (*_, given) in shapes.items():
-            if (own := signature[key][0][-1]) not in (None, given):
+        for key, given in shapes.items():
+            own = signature[key][0]
+            if len(own) != len(given):
                 raise ShapeError(
-                    f"{self._source.title}: its input '{key}' has {own} channels, but the image has {given}. Fix: give "
-                    f"images with {own} channels."
+                    f"{self._source.title}: its input '{key}' has {len(own)} axes, but the image has {len(given)}: "
+                    f"{tensors[key].shape}. Fix: give images with {len(own)} axes, with the batch and the channels."
+                )
+            if own[-1] not in (None, given[-1]):
+                raise ShapeError(
+                    f"{self._source.title}: its input '{key}' has {own[-1]} channels, but the image has {given[-1]}. "
+                    f"Fix: give images with {own[-1]} channels."
                 )
         graph = self.graph(shapes, training)
         graph = without_activation(graph) if logits else graph

@@ -224,7 +224,7 @@ class _Run:
             try:
                 results = self._branch(node, inputs, values) if node.operator == "If" else self._results(node, inputs)
             except _FAULTS as error:
-                text = reason(error)
+                text = reason(error).partition(" for '{{node")[0]
                 self._faults.append(text if node.name in text else f"{node}: {text}")
                 continue
             values |= dict(zip(node.outputs, results))
