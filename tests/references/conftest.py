@@ -3,15 +3,8 @@
 import importlib.util
 
 PROGRAMS = (
-    "dcm2niix",
-    "keras_unet_collection",
-    "medpy",
-    "ngff_zarr",
-    "official",
-    "safetensors",
-    "surface_distance",
-    "torch",
-    "torchvision",
+    *("dcm2niix", "keras_unet_collection", "medpy", "ngff_zarr", "official", "safetensors", "surface_distance"),
+    *("torch", "torchvision"),
 )
 
 if any(importlib.util.find_spec(name) is None for name in PROGRAMS):
