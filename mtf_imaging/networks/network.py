@@ -138,15 +138,13 @@ class Network:
         shapes = {key: tuple(x.shape.to_integer_list) for key, x in tensors.items()}
         for key, given in shapes.items():
             own = signature[key][0]
-            if len(own) != len(given):
+            what, needed, found = "axes", len(own), len(given)
+            if needed == found:
+                what, needed, found = "channels", own[-1] or given[-1], given[-1]
+            if needed != found:
                 raise ShapeError(
-                    f"{self._source.title}: its input '{key}' has {len(own)} axes, but the image has {len(given)}: "
-                    f"{tensors[key].shape}. Fix: give images with {len(own)} axes, with the batch and the channels."
-                )
-            if own[-1] not in (None, given[-1]):
-                raise ShapeError(
-                    f"{self._source.title}: its input '{key}' has {own[-1]} channels, but the image has {given[-1]}. "
-                    f"Fix: give images with {own[-1]} channels."
+                    f"{self._source.title}: its input '{key}' has {needed} {what}, but the image has {found}: "
+                    f"{tensors[key].shape}. Fix: give images with {needed} {what}."
                 )
         graph = self.graph(shapes, training)
         graph = without_activation(graph) if logits else graph
