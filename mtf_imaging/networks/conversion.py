@@ -150,7 +150,7 @@ class State:
             found = self._created(weight.name)
             if found is not None:
                 array = Array(found, [(dim,) for dim in found.shape.dims])
-                return reshaped(array, weight.shape)  # type: ignore[return-value]
+                return reshaped(array, weight.shape)
             dims = mtf.Shape([dim for axis in axes for dim in axis])
             with tf.init_scope():
                 value = np.reshape(weight.read(), dims.to_integer_list)
