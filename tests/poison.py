@@ -82,7 +82,8 @@ def poison(mesh, x, shape):
         with tf.device(device):
             for place, axis, size, extent in tails:
                 inside = coordinates[:, axis : axis + 1] * extent + np.arange(extent) < size
-                inside = np.expand_dims(inside, [1 + i for i in range(len(shape.dims)) if i != place])
-                stack = tf.where(inside, stack, tf.cast(value, stack.dtype))
+                lines = tf.reshape(stack, [len(inside), -1, extent, np.prod(x.slice_shape[place + 1 :], dtype=int)])
+                filled = tf.where(inside[:, np.newaxis, :, np.newaxis], lines, tf.cast(value, stack.dtype))
+                stack = tf.reshape(filled, stack.shape)
             stacks.append(stack)
     return type(x)(stacks)

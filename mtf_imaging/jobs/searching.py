@@ -191,6 +191,9 @@ def _searcher(step: TrainingStep, devices: PlannedDevices, progress: bool) -> Ca
             return None if variant is None else variant.trace(layout, names)
 
         shown = tqdm(layouts, desc="search", unit="layout", disable=not progress, leave=False, file=sys.stderr)
-        return search_layouts(shown, Steps(trace, at.part_inputs), target, recomputes, only)
+        searched = search_layouts(shown, Steps(trace, at.part_inputs), target, recomputes, only)
+        if not searched.found:
+            at.trace()  # raises the error of a network that no layout fits
+        return searched
 
     return search_at

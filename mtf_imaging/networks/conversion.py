@@ -1,7 +1,6 @@
 """Converts a network's graph to operations on named tensors, node by node."""
 
 import dataclasses
-import inspect
 import math
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -14,8 +13,8 @@ from mtf_imaging.engine.ops.weighing import weigh
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.networks.array import Array, Axis
 from mtf_imaging.networks.graph import CONSTANT, IF_INPUT, IF_OUTPUT, INPUT, VARIABLE, Graph, Node, Source
-from mtf_imaging.networks.operations import CONSTANT_ONLY, OPERATIONS, Call
 from mtf_imaging.networks.operations.randomness import Seed
+from mtf_imaging.networks.operations.registry import CONSTANT_ONLY, OPERATIONS, Call, raw, unknown
 from mtf_imaging.networks.values import Interleaved, Unnamed, Value, as_array, dtype_of, elementwise, reshaped, sizes_of
 
 _IGNORED = {"NoOp", "Assert"}
@@ -151,7 +150,7 @@ class State:
             found = self._created(weight.name)
             if found is not None:
                 array = Array(found, [(dim,) for dim in found.shape.dims])
-                return reshaped(array, weight.shape)  # type: ignore[return-value]
+                return reshaped(array, weight.shape)
             dims = mtf.Shape([dim for axis in axes for dim in axis])
             with tf.init_scope():
                 value = np.reshape(weight.read(), dims.to_integer_list)
@@ -169,11 +168,7 @@ class State:
 def unknown_operations(graph: Graph) -> list[str]:
     """Returns a line for each operation of a graph that has no conversion."""
     known = {*OPERATIONS, *CONSTANT_ONLY, *_UPDATES, *_READS, *_ROWS, *_BRANCHES, *_IGNORED, CONSTANT, INPUT, VARIABLE}
-    return [
-        f"{name} {', '.join(map(repr, nodes[:3]))}{f' and {len(nodes) - 3} more' if len(nodes) > 3 else ''} is unknown"
-        for name, nodes in graph.operations.items()
-        if name not in known
-    ]
+    return unknown(graph.operations, known)
 
 
 def refuse(title: str, faults: list[str]) -> None:
@@ -227,26 +222,19 @@ def convert(
             continue
         try:
             with tf.compat.v1.variable_scope(node.name):  # the names of operations, for reports and errors
-                values[node.name] = _value(node, inputs, state, mesh, spatial, tensors, weights)
-        except ValueError as error:
+                values[node.name] = _value(Call(node, mesh, spatial, state), inputs, tensors, weights)
+        except (ValueError, ArithmeticError) as error:
             values[node.name] = _Missing()
             text = str(error)
-            faults.append(text if node.name in text else f"{node.operation} '{node.name}': {text}")
+            faults.append(text if node.name in text else f"{node}: {text}")
     refuse(title, faults)
     state.finish()
     return {name: as_array(value_of(source)) for name, source in graph.outputs.items()}
 
 
-def _value(
-    node: Node,
-    inputs: list[Any],
-    state: State,
-    mesh: mtf.Mesh,
-    spatial: frozenset[str],
-    tensors: Mapping[str, mtf.Tensor],
-    weights: Mapping[str, Weight],
-) -> Any:
+def _value(call: Call, inputs: list[Any], tensors: Mapping[str, mtf.Tensor], weights: Mapping[str, Weight]) -> Any:
     """Returns the value of a node, or a tuple of its values."""
+    node, state = call.node, call.state
     if node.operation == CONSTANT:
         return node.value
     if node.operation == INPUT:
@@ -257,13 +245,12 @@ def _value(
     if node.operation in _READS or (node.operation == "Identity" and isinstance(inputs[0], _Handle)):
         return state.read(inputs[0].weight) if node.operation in _READS else inputs[0]
     if node.operation in _ROWS:
-        rows = dataclasses.replace(node, operation="GatherV2")
-        table = state.read(inputs[0].weight)
-        return _value(rows, [table, inputs[1], np.zeros([], np.int32)], state, mesh, spatial, tensors, weights)
+        rows = dataclasses.replace(call, node=dataclasses.replace(node, operation="GatherV2"))
+        return _value(rows, [state.read(inputs[0].weight), inputs[1], np.zeros([], np.int32)], tensors, weights)
     if node.operation in _UPDATES:
         weight, value, update = inputs[0].weight, inputs[1], _UPDATES[node.operation]
         if inputs[0].is_conditional:
-            raise Call(node, mesh, spatial, state).refuse(
+            raise call.refuse(
                 f"assigns the variable '{weight.name}' in a branch that depends on the values of a tensor",
                 "assign a value that tf.where selects",
             )
@@ -272,7 +259,7 @@ def _value(
             value = elementwise(update, current, value)
         return state.assign(weight, value)
     if node.operation in _BRANCHES:
-        return _branch(Call(node, mesh, spatial, state), inputs)
+        return _branch(call, inputs)
     entry = OPERATIONS.get(node.operation)
     if entry is None and node.operation not in CONSTANT_ONLY:
         return _Missing()
@@ -280,7 +267,6 @@ def _value(
         return Seed()
     if node.operation not in _TAKE_INTERLEAVED:
         inputs = [value.array if isinstance(value, Interleaved) else value for value in inputs]
-    call = Call(node, mesh, spatial, state)
     if all(isinstance(value, np.ndarray) for value in inputs) and (entry is None or entry.is_pure):
         return _folded(call, inputs)
     if entry is None:
@@ -350,14 +336,11 @@ def _folded(call: Call, inputs: list[np.ndarray]) -> Any:
                 f"has a constant of the sizes {sizes.tolist()}, and the limit is {_LARGEST_CONSTANT} elements",
                 "broadcast a smaller constant",
             )
-    function = getattr(tf.raw_ops, node.operation)
-    names = [*inspect.signature(function).parameters]
-    arguments: dict[str, Any] = {name: node.attributes[name] for name in names if name in node.attributes}
     with tf.init_scope(), tf.device("CPU:0"):
         given: list[Any] = [tf.constant(value) for value in inputs]
         if "N" in node.attributes:
             given = [given[: node.attributes["N"]], *given[node.attributes["N"] :]]
-        result = function(**arguments, **dict(zip(names, given)))
+        result = raw(node.operation, *given, **node.attributes)
         if isinstance(result, tf.Tensor):
             return np.asarray(result.numpy())
         return tuple(np.asarray(each.numpy()) for each in result)

@@ -39,6 +39,9 @@ class Node:
     attributes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     value: Any = None
 
+    def __str__(self) -> str:
+        return f"{self.operation} '{self.name}'"
+
 
 @dataclasses.dataclass(frozen=True)
 class Graph:
@@ -121,16 +124,29 @@ def read(
     return Graph(_needed(nodes, found, updates), found)
 
 
-def ordered(nodes: Iterable[Node], outputs: Mapping[str, Source]) -> Graph:
-    """Returns the graph of some nodes, each after its inputs and otherwise in the given order."""
-    waiting: list[Node] = []
+def rewired(nodes: Iterable[Node], outputs: Mapping[str, Source], moved: Mapping[Source, Source]) -> Graph:
+    """Returns the graph of some nodes, each after its inputs and otherwise in the given order.
+
+    Args:
+      nodes: the nodes.
+      outputs: the outputs by name.
+      moved: the sources that replace others.
+    """
+
+    def own(source: Source) -> Source:
+        return moved.get(source, source)
+
+    found = {node.name: dataclasses.replace(node, inputs=tuple(map(own, node.inputs))) for node in nodes}
+    ends = {name: own(source) for name, source in outputs.items()}
     placed: dict[str, Node] = {}
-    for node in _needed({node.name: node for node in nodes}, outputs, True):
-        waiting.append(node)
-        while ready := next((each for each in waiting if all(name in placed for name, _ in each.inputs)), None):
-            waiting.remove(ready)
-            placed[ready.name] = ready
-    return Graph(tuple(placed.values()), outputs)
+    pending = [(node, False) for node in reversed(_needed(found, ends, True))]
+    while pending:
+        node, is_ready = pending.pop()
+        if is_ready:
+            placed[node.name] = node
+        elif node.name not in placed:
+            pending += [(node, True), *((found[name], False) for name, _ in node.inputs)]
+    return Graph(tuple(placed.values()), ends)
 
 
 def without_activation(graph: Graph) -> Graph:

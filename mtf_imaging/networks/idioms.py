@@ -1,12 +1,11 @@
 """Patterns of several nodes that one operation here computes faster: batch norm in training."""
 
-import dataclasses
 from collections.abc import Mapping
 
 import numpy as np
 
 from mtf_imaging.networks.conversion import Weight
-from mtf_imaging.networks.graph import BATCH_NORM, CONSTANT, VARIABLE, Graph, Node, Source, ordered
+from mtf_imaging.networks.graph import BATCH_NORM, CONSTANT, VARIABLE, Graph, Node, Source, rewired
 
 _SUMS = ("Add", "AddV2")
 
@@ -24,9 +23,7 @@ class _Matcher:
 
     def node(self, source: Source, *operations: str) -> Node | None:
         """Returns the node of a source, below identities, if it is one of some operations."""
-        node = self._nodes[source[0]]
-        while node.operation == "Identity":
-            node = self._nodes[node.inputs[0][0]]
+        node = self._nodes[self._below(source)[0]]
         return node if node.operation in operations else None
 
     def same(self, a: Source, b: Source) -> bool:
@@ -124,5 +121,4 @@ def fused(graph: Graph, weights: Mapping[str, Weight]) -> Graph:
     if not replaced:
         return graph
     nodes = [replaced.get(node.name, node) for node in graph.nodes]
-    nodes = [dataclasses.replace(n, inputs=tuple(sources.get(s, s) for s in n.inputs)) for n in nodes]
-    return ordered(nodes, graph.outputs)
+    return rewired(nodes, graph.outputs, sources)

@@ -146,11 +146,15 @@ class Network:
                 f"{', '.join(tensors) or 'none'}. Fix: pass these inputs by name."
             )
         shapes = {key: tuple(x.shape.to_integer_list) for key, x in tensors.items()}
-        for key, (*_, given) in shapes.items():
-            if (own := signature[key][0][-1]) not in (None, given):
+        for key, given in shapes.items():
+            own = signature[key][0]
+            what, needed, found = "axes", len(own), len(given)
+            if needed == found:
+                what, needed, found = "channels", own[-1] or given[-1], given[-1]
+            if needed != found:
                 raise ShapeError(
-                    f"{self._source.title}: its input '{key}' has {own} channels, but the image has {given}. Fix: give "
-                    f"images with {own} channels."
+                    f"{self._source.title}: its input '{key}' has {needed} {what}, but the image has {found}: "
+                    f"{tensors[key].shape}. Fix: give images with {needed} {what}."
                 )
         graph = self.graph(shapes, training)
         graph = without_activation(graph) if logits else graph

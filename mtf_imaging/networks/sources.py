@@ -35,11 +35,9 @@ def input_names(names: Sequence[str]) -> list[str]:
 def _weights(variables: Iterable[Any], name_of: Callable[[Any], str]) -> dict[str, Weight]:
     """Returns the weights of some variables."""
     found: dict[str, Weight] = {}
-    for variable in variables:
-        name = unused_name(name_of(variable), found)
-        found[name] = Weight(
-            name, tuple(variable.shape), tf.as_dtype(variable.dtype), variable.trainable, _reader(variable)
-        )
+    for each in variables:
+        name = unused_name(name_of(each), found)
+        found[name] = Weight(name, tuple(each.shape), tf.as_dtype(each.dtype), each.trainable, _reader(each))
     return found
 
 
@@ -103,7 +101,41 @@ def _known(title: str, argument: str, specs: Any) -> Any:
     return specs
 
 
-class KerasSource:
+class _LiveSource:
+    """A network whose code is there, so that it is traced again for each size.
+
+    Args:
+      title: the network, for error messages.
+      original: the network.
+      specs: its inputs.
+      variables: its variables.
+    """
+
+    def __init__(self, title: str, original: Any, specs: Sequence[Any], variables: Iterable[Any]) -> None:
+        self.title, self._original, self._variables = title, original, list(variables)
+        names = input_names([x.name or f"input_{i}" for i, x in enumerate(specs)])
+        self.signature: dict[str, tuple[Shape, tf.DType]] = {
+            name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, specs, strict=True)
+        }
+        self.weights: Mapping[str, Weight] = _weights(self._variables, lambda v: getattr(v, "path", v.name))
+        own = [getattr(variable, "value", variable) for variable in self._variables]
+        own = [v if isinstance(v, tf.Variable) else variable for v, variable in zip(own, self._variables)]
+        self._handles = {id(v.handle): name for v, name in zip(own, self.weights)}
+
+    def _traced(
+        self, function: Callable[..., Any], shapes: Mapping[str, tuple[int, ...]], names: Sequence[str] | None
+    ) -> Graph:
+        specs = {key: tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()}
+        return _trace(function, specs, self._handles, names, self.title)
+
+    def export(self, values: Mapping[str, np.ndarray]) -> Any:
+        for variable, name in zip(self._variables, self.weights, strict=True):
+            if name in values:
+                variable.assign(values[name])
+        return self._original
+
+
+class KerasSource(_LiveSource):
     """A model of Keras 2 or 3.
 
     Args:
@@ -112,33 +144,25 @@ class KerasSource:
     """
 
     def __init__(self, model: Any, signature: Signature | None) -> None:
-        self.title: str = f"Keras model '{model.name}'"
-        self._model = model
-        symbolic = _known(self.title, "model", signature or getattr(model, "inputs", None))
-        names = input_names([x.name or f"input_{i}" for i, x in enumerate(symbolic)])
-        self.signature = {name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, symbolic, strict=True)}
+        title = f"Keras model '{model.name}'"
+        symbolic = _known(title, "model", signature or getattr(model, "inputs", None))
+        super().__init__(title, model, symbolic, model.variables)
         # A Sequential model has inputs, but no structure of them.
         structure = None if signature else getattr(model, "input", None)
         self._structure = list(symbolic) if structure is None else structure
-        self._variables = list(model.variables)
-        self.weights: Mapping[str, Weight] = _weights(self._variables, lambda v: getattr(v, "path", v.name))
-        own = [getattr(variable, "value", variable) for variable in self._variables]
-        own = [v if isinstance(v, tf.Variable) else variable for v, variable in zip(own, self._variables)]
-        self._handles = {id(v.handle): name for v, name in zip(own, self.weights)}
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        specs = {key: tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()}
         # `call` does not compare the sizes with those with which the model was built.
-        call = self._model.call if getattr(self._model, "inputs", None) else self._model
+        call = self._original.call if getattr(self._original, "inputs", None) else self._original
 
         def function(*tensors: tf.Tensor) -> Any:
             arguments = tf.nest.pack_sequence_as(self._structure, tensors)
             one = isinstance(arguments, list | tuple) and len(arguments) == 1
             return call(arguments[0] if one else arguments, training=training)
 
-        names = getattr(self._model, "output_names", None)
         try:
-            return _trace(tf.function(function, autograph=False), specs, self._handles, names, self.title)
+            names = getattr(self._original, "output_names", None)
+            return self._traced(tf.function(function, autograph=False), shapes, names)
         except ValueError as error:
             described = ", ".join(f"{key} {list(shape)}" for key, shape in shapes.items())
             raise ShapeError(
@@ -146,14 +170,8 @@ class KerasSource:
                 "which the network was built, or sizes that its levels divide."
             ) from error
 
-    def export(self, values: Mapping[str, np.ndarray]) -> Any:
-        for variable, name in zip(self._variables, self.weights, strict=True):
-            if name in values:
-                variable.assign(values[name])
-        return self._model
 
-
-class FunctionSource:
+class FunctionSource(_LiveSource):
     """A `tf.function`.
 
     Args:
@@ -162,28 +180,14 @@ class FunctionSource:
     """
 
     def __init__(self, function: Any, signature: Signature | None) -> None:
-        self.title = f"tf.function '{getattr(function, '__name__', 'function')}'"
-        specs = _known(self.title, "function", signature or getattr(function, "input_signature", None))
-        names = input_names([x.name or f"input_{i}" for i, x in enumerate(specs)])
-        self.signature: dict[str, tuple[Shape, tf.DType]] = {
-            name: (tuple(x.shape), x.dtype) for name, x in zip(names, specs, strict=True)
-        }
-        self._function = function.python_function
-        concrete = tf.function(self._function).get_concrete_function(*specs)
-        self._variables = list(concrete.variables)
-        self.weights: Mapping[str, Weight] = _weights(self._variables, lambda v: v.name)
-        self._handles = {id(v.handle): name for v, name in zip(self._variables, self.weights)}
+        title = f"tf.function '{getattr(function, '__name__', 'function')}'"
+        specs = _known(title, "function", signature or getattr(function, "input_signature", None))
+        own = function.python_function
+        super().__init__(title, own, specs, tf.function(own).get_concrete_function(*specs).variables)
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
         del training
-        specs = {key: tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()}
-        return _trace(tf.function(self._function), specs, self._handles, None, self.title)
-
-    def export(self, values: Mapping[str, np.ndarray]) -> Any:
-        for variable, name in zip(self._variables, self.weights, strict=True):
-            if name in values:
-                variable.assign(values[name])
-        return self._function
+        return self._traced(tf.function(self._original), shapes, None)
 
 
 def is_flag(op: tf.Operation) -> bool:

@@ -3,6 +3,7 @@
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -166,13 +167,15 @@ def _operand(value: "Array | Unnamed", axes: Sequence[Axis]) -> mtf.Tensor:
     return array.without_loose().tensor
 
 
-def reshaped(value: "Array | Unnamed", sizes: Sequence[int]) -> "Array | Unnamed":
-    """Returns the array with other sizes, in the same order of elements.
+def reshaped(value: Value, sizes: Sequence[int]) -> Any:
+    """Returns the value with other sizes, in the same order of elements.
 
     Axes are merged and split by their factors. A dimension that is split keeps its name for the outer part, so that
     the layout still splits it.
     """
     sizes = tuple(sizes)
+    if isinstance(value, np.ndarray):
+        return value.reshape(sizes)
     if isinstance(value, Unnamed):
         if [n for n in value.sizes if n > 1] != [n for n in sizes if n > 1]:
             return reshaped(value.default(), sizes)

@@ -56,13 +56,12 @@ def apply_update(
     Raises:
       ConfigError: an average would be inexact, or the optimizer has a slot with its name.
     """
-    graph = variables[0].graph
-    before = len(graph.operations)
     norm = optimizer.apply(gradients, variables)
     norms = {} if norm is None else {GRADIENT_NORM: norm}
     if average_decay is None:
         return norms
-    updates = [op for op in graph.operations[before:] if isinstance(op, mtf.Assign)]
+    # Also those of the network, such as a spectral norm that divides its kernel.
+    updates = [op for op in variables[0].graph.operations if isinstance(op, mtf.Assign)]
     step = ops.step(variables[0].mesh, tf.float64)
     decay = mtf.cwise(
         lambda t: tf.minimum(tf.constant(average_decay, t.dtype), (2 + t) / (11 + t)), [step], name="decay"

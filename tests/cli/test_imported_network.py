@@ -182,6 +182,27 @@ def test_explain_needs_no_preprocessing(folder, capsys):
     assert "4 processors" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("sizes", "kernel", "message"),
+    [
+        (("n", 1, "x", "y", "z"), (3, 1, 3, 3, 3), ""),
+        (("n", 2, "x", "y", "z"), (2, 2, 3, 3, 3), "its input 'image' has 2 channels, but the image has 1"),
+        (("n", 1, "x", "y"), (2, 1, 3, 3), "its input 'image' has 4 axes, but the image has 5"),
+    ],
+)
+def test_search_takes_a_network_or_says_why_not(folder, capfd, sizes, kernel, message):
+    pytest.importorskip("onnxruntime")
+    from tests.networks.onnx_models import Builder, saved, weight
+
+    build = Builder()
+    y = build("Conv", "image", weight(*kernel), pads=[1] * (2 * len(kernel) - 4))
+    saved(build.model({"image": (sizes, "float32")}, [y]), folder)
+    line = "search --network net.onnx --num_devices 2 --hardware a100 --resolution 8 --batch_size 1"
+    assert run_line(line) == bool(message)
+    out, err = capfd.readouterr()
+    assert message in err if message else "--mesh_shape rows:2 --layout x:rows" in out
+
+
 def test_train_starts_from_the_weights_and_exports_them(folder):
     """Without a learning rate the run has the weights of the file; then training changes them."""
     network = keras.saving.load_model("net.keras")

@@ -16,7 +16,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/networks/network.py",
         f"{_COMMANDS} named",
-        ("not in (None, given)", "in ()"),
+        ("if needed != found:", "if False:"),
     ),
     *mutants(
         "mtf_imaging/networks/operations/resampling.py",

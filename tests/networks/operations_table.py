@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import mtf_imaging as mi
-from mtf_imaging.networks.onnx.operators import OPERATORS
-from mtf_imaging.networks.operations import OPERATIONS
+from mtf_imaging.networks.onnx.registry import OPERATORS
+from mtf_imaging.networks.operations.registry import OPERATIONS
 from tests.networks import comparing, test_onnx_operators, test_operations
 from tests.networks.onnx_models import saved
 

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.training.averages import apply_update
 from tests.networks import comparing
 from tests.networks.small_networks import NETWORKS
 
@@ -127,6 +128,31 @@ def test_a_spectral_norm_keeps_a_kernel_of_zeros(value):
     np.testing.assert_allclose(program(image=image), model(image, training=True), 1e-5, 1e-6)
     for name, variable in zip(network.weights, model.variables, strict=True):
         np.testing.assert_allclose(np.ravel(program.variables[name]), np.ravel(variable), 1e-5, 1e-6)
+
+
+@pytest.mark.parametrize("layout", ["whole", "split"])
+def test_averages_follow_a_spectral_norm(layout):
+    """The network divides the kernels and the optimizer then updates them; the averages have both."""
+    model, sizes = built("spectral", "float64")
+    before = [variable.numpy() for variable in model.trainable_variables]
+    network = mi.networks.load(model)
+    specs = network.inputs(batch=2, **sizes)
+
+    def step(image):
+        loss = mi.mtf.reduce_mean(mi.mtf.square(network(training=True, image=image)))
+        variables = loss.mesh.graph.trainable_variables
+        gradients = mi.mtf.gradients([loss], [variable.outputs[0] for variable in variables])
+        apply_update(mi.training.optimizers.SGD(0.1), gradients, variables, 0.999)
+        return loss
+
+    program = mi.Program(step, specs, **comparing.layout_of(layout, specs))
+    program(**comparing.arrays(specs))
+    names = [name for name in program.variables if f"{name}/average" in program.variables]
+    assert len(names) == len(before)
+    for first, name in zip(before, names, strict=True):
+        value, average = program.variables[name].numpy(), program.variables[f"{name}/average"].numpy()
+        decay = 2 / 11  # of the first step
+        np.testing.assert_allclose(average, decay * first.reshape(value.shape) + (1 - decay) * value, 1e-9)
 
 
 @pytest.mark.parametrize("name", ["unet", "residual", "siamese"])

@@ -205,13 +205,14 @@ def test_all_unknown_operations_are_named():
     @tf.function(input_signature=[tf.TensorSpec([1, None, None, 2], tf.float32)])
     def function(image):
         y = tf.signal.rfft2d(tf.transpose(image, [0, 3, 1, 2]))
+        image = tf.while_loop(lambda x: tf.reduce_max(x) < 9, lambda x: (tf.math.bessel_i0(2 * x),), [image])[0]
         return tf.sort(image) + tf.math.real(y)[0, 0, 0, 0] + tf.linalg.det(tf.eye(2) * image[0, 0, 0, 0])
 
     network = mi.networks.load(function)
     with pytest.raises(mi.NotSupportedError) as error:
         network.inputs(x=4, y=4)
     message = str(error.value)
-    assert all(name in message for name in ("RFFT2D", "TopKV2", "MatrixDeterminant", "Fix: replace the layers"))
+    assert all(name in message for name in ("RFFT2D", "StatelessWhile", "TopKV2", "MatrixDeterminant", "Fix: replace"))
 
 
 def test_all_unsupported_nodes_are_named():
@@ -224,13 +225,24 @@ def test_all_unsupported_nodes_are_named():
             first = tf.reshape(image, [count, -1])
         with tf.name_scope("rows"):
             second = tf.gather(image, tf.cast(image[..., 0], tf.int32), axis=2, batch_dims=2)
-        return tf.reduce_sum(first) + second
+        with tf.name_scope("grouped"):
+            third = tf.raw_ops.Conv2DBackpropInput(
+                input_sizes=[2, 4, 4, 4],
+                filter=tf.ones([3, 3, 2, 2]),
+                out_backprop=image,
+                strides=[1] * 4,
+                padding="SAME",
+            )
+        with tf.name_scope("quotient"):
+            return tf.reduce_sum(first) + second + tf.reduce_sum(third) + image / 0.0
 
     network = mi.networks.load(function)
     with pytest.raises(mi.NotSupportedError) as error:
         mi.Program(network, network.inputs(batch=2, x=4, y=4))
     message = str(error.value)
-    assert "2 of its operations cannot be converted" in message
+    assert "4 of its operations cannot be converted" in message
+    assert "Conv2DBackpropInput 'grouped/Conv2DBackpropInput' has groups. Fix: use a transposed convolution" in message
+    assert "RealDiv 'quotient/truediv': float division by zero" in message
     assert "Reshape 'by_value/Reshape' has sizes that depend on the values of a tensor" in message
     assert "GatherV2 'rows/" in message
 

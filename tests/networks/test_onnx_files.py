@@ -70,6 +70,14 @@ def test_sizes_of_the_export(tmp_path):
     assert "Reshape '/head/view' reshapes [1, 3, 6, 8] to [1, 3, 32]" in error_of(path, x=6, y=8)
 
 
+def test_empty_outputs_are_named(tmp_path):
+    build = Builder()
+    parts = build("Split", "image", np.array([0, 8]), axis=3, outputs=2, name="parts")
+    text = error_of(saved(build.model({"image": ((1, 3, 4, 8), "float32")}, parts), tmp_path))
+    assert "1 of its operations cannot be converted" in text
+    assert "Split 'parts' has an output [1, 3, 4, 0], which is empty. Fix: export the network without it" in text
+
+
 @pytest.mark.parametrize("opset", [12, 23])
 def test_opsets(opset, tmp_path):
     model = convolution()

@@ -288,15 +288,37 @@ def test_functions(name, layout):
     comparing.check(network, FUNCTIONS[name], {}, network.inputs(), layout)
 
 
-@pytest.mark.parametrize("layout", ["whole", "split"])
-def test_a_slice_of_eight_axes(layout):
-    """TensorFlow slices no more axes, and a stack of slices has one more."""
+EIGHT_AXES = {  # and a stack of slices has one more
+    "slice": (lambda x: tf.reshape(x, [2, 2, 2, 2, 2, 4, 2, 2])[..., 1] ** 2, [2, 8, 8, 4]),
+    "space to depth": (
+        lambda x: (
+            tf.reshape(
+                tf.transpose(tf.reshape(x, [1, 3, 2, 2, 2, 1, 2, 2]), [0, 1, 3, 5, 2, 4, 6, 7]), [1, 3, 2, 1, 16]
+            )
+            ** 2
+        ),
+        [1, 6, 4, 2, 2],
+    ),
+    "depth to space": (
+        lambda x: (
+            tf.reshape(
+                tf.transpose(tf.reshape(x, [1, 5, 3, 2, 2, 2, 2, 2]), [0, 1, 4, 2, 5, 3, 6, 7]), [1, 10, 6, 4, 2]
+            )
+            ** 2
+        ),
+        [1, 5, 3, 2, 16],
+    ),
+    "mean": (lambda x: tf.reduce_mean(tf.reshape(x, [1, 3, 2, 2, 2, 1, 2, 2]), [2, 4, 6]) ** 2, [1, 6, 4, 2, 2]),
+}
 
-    def fn(x):
-        return tf.reshape(x, [2, 2, 2, 2, 2, 4, 2, 2])[..., 1] ** 2
 
-    function = tf.function(fn, input_signature=[tf.TensorSpec([2, 8, 8, 4], tf.float64)], autograph=False)
-    network = mi.networks.load(function)
+@pytest.mark.mostly_slow(fast=0.1)
+@pytest.mark.parametrize("layout", comparing.LAYOUTS)
+@pytest.mark.parametrize("name", EIGHT_AXES)
+def test_eight_axes(name, layout):
+    """TensorFlow slices, pads and broadcasts no more axes."""
+    fn, shape = EIGHT_AXES[name]
+    network = mi.networks.load(tf.function(fn, input_signature=[tf.TensorSpec(shape, tf.float64)], autograph=False))
     comparing.check(network, fn, {}, network.inputs(), layout)
 
 

@@ -1,7 +1,7 @@
 """The page of operations agrees with the graphs of the cases, and every operation has a case."""
 
-from mtf_imaging.networks.onnx.operators import OPERATORS
-from mtf_imaging.networks.operations import OPERATIONS
+from mtf_imaging.networks.onnx.registry import OPERATORS
+from mtf_imaging.networks.operations.registry import OPERATIONS
 from tests.networks import comparing, operations_table
 
 # Other names of operations in the table, which only graphs of earlier releases of TensorFlow contain; operations of

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+MOST_AXES = 8  # that TensorFlow slices, pads and repeats in one operation; more are merged, or handled one by one
 # Functions that may be called on a whole stack instead of slice by slice, if all arguments have the same rank.
 _NAMES = (
     *(

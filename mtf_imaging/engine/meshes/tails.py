@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
+from mtf_imaging.engine.meshes.local import MOST_AXES
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 
 _ROW = 16  # minimum bytes of a row that is written by its index
@@ -241,6 +242,12 @@ def resize(mesh: ShardMeshImpl, x: LaidOutTensor, sizes: Mapping[int, int]) -> L
 
     def local(stack: tf.Tensor) -> tf.Tensor:
         kept, pads = stack.shape.as_list(), [[0, 0] for _ in stack.shape]
+        if len(kept) > MOST_AXES:
+            for dim, size in sizes.items():
+                lines = tf.reshape(stack, [-1, old[dim], math.prod(kept[dim + 2 :])])
+                kept[dim + 1] = size
+                stack = tf.reshape(tf.pad(lines[:, :size], [[0, 0], [0, max(size - old[dim], 0)], [0, 0]]), kept)
+            return stack
         for dim, size in sizes.items():
             kept[dim + 1], pads[dim + 1][1] = min(size, old[dim]), max(size - old[dim], 0)
         stack = tf.slice(stack, [0] * len(kept), kept)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes.local import constant, extended
+from mtf_imaging.engine.meshes.local import MOST_AXES, constant, extended
 from mtf_imaging.engine.meshes.transport import Message, Transport
 
 
@@ -207,6 +207,10 @@ class Turns:
         sizes = x.shape.as_list()
         sizes[dim] = -(-sizes[dim] // self._sizes[axis])
         x = extended(x, dim, sizes[dim] * self._sizes[axis])
+        if len(sizes) > MOST_AXES:
+            first = self.places[axis] * sizes[dim]
+            lines = tf.reshape(x, [-1, x.shape[dim], math.prod(sizes[dim + 1 :])])
+            return tf.reshape(lines[:, first : first + sizes[dim]], sizes)
         begin = [tf.constant(0)] * len(sizes)
         begin[dim] = self.places[axis] * sizes[dim]
         return tf.ensure_shape(tf.slice(x, tf.stack(begin), sizes), sizes)

@@ -15,7 +15,7 @@ from mtf_imaging.engine import compat
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.meshes import tails
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
-from mtf_imaging.engine.meshes.local import as_partial, first_slice, partial_dtype
+from mtf_imaging.engine.meshes.local import MOST_AXES, as_partial, first_slice, partial_dtype
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 
 _DIVISIONS = tf.compat.v1.floordiv, tf.compat.v1.mod
@@ -88,7 +88,10 @@ def _broadcast(mesh: ShardMeshImpl, x: LaidOutTensor, dims: Sequence[mtf.Dimensi
     def local(stack: tf.Tensor) -> tf.Tensor:
         if stack.shape == [1]:  # TensorFlow's optimizer removes products with ones, which gradients contain
             return tf.fill([1, *sizes], first_slice(stack))
-        return tf.broadcast_to(aligned(stack, dims, shape.dims), [stack.shape[0], *sizes])
+        stack, target = aligned(stack, dims, shape.dims), [stack.shape[0], *sizes]
+        for axis in range(len(target) if len(target) > MOST_AXES else 0):
+            stack = tf.broadcast_to(stack, [*target[: axis + 1], *stack.shape[axis + 1 :]])
+        return tf.broadcast_to(stack, target)
 
     return mesh.map_stacks(local, x)
 

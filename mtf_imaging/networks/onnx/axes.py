@@ -13,17 +13,7 @@ _FIRST = {
 _LAST = {"LayerNormalization", "MatMul"}
 # Operators after which the axes are others.
 _OTHERS = {
-    "ArgMax",
-    "ArgMin",
-    "Einsum",
-    "Flatten",
-    "Gather",
-    "Gemm",
-    "Reshape",
-    "Shape",
-    "Size",
-    "Squeeze",
-    "Unsqueeze",
+    *("ArgMax", "ArgMin", "Einsum", "Flatten", "Gather", "Gemm", "Reshape", "Shape", "Size", "Squeeze", "Unsqueeze"),
 }
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.errors import NotSupportedError
+from mtf_imaging.networks.operations.registry import NodeCall
 
 Value = Any  # a tf.Tensor, or an np.ndarray
 Function = Callable[..., Any]
@@ -74,7 +74,7 @@ class Fused:
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class Call(NodeCall):
     """One node that is computed.
 
     Attributes:
@@ -90,27 +90,6 @@ class Call:
     training: bool
     fusions: list[Fused]
     updates: list[tuple[Value, Value]]
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Returns a setting of the node."""
-        return self.node.attributes.get(name, default)
-
-    def refuse(self, why: str, fix: str) -> NotSupportedError:
-        """Returns an error about the node."""
-        return NotSupportedError(f"{self.node} {why}. Fix: {fix}.")
-
-    def numbers(self, value: Value, what: str) -> np.ndarray:
-        """Returns an input that must not depend on the values of tensors."""
-        if not isinstance(value, np.ndarray):
-            raise self.refuse(
-                f"has {what} that depend on the values of a tensor, but shapes must be known before the network runs",
-                "compute them from shapes or constants",
-            )
-        return value
-
-    def ints(self, value: Value, what: str) -> list[int]:
-        """Returns an input that must not depend on the values of tensors, as a list of ints."""
-        return [int(n) for n in np.ravel(self.numbers(value, what))]
 
     def check_lengths(self, lengths: Iterable[int]) -> None:
         """Checks that numbers of voxels are not absurd, so that a damaged file does not fill the memory."""

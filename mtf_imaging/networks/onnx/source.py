@@ -1,8 +1,9 @@
 """An ONNX network as a source of graphs, with channels last outside."""
 
+import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,8 @@ from mtf_imaging.networks.conversion import Weight, refuse
 from mtf_imaging.networks.graph import INPUT, VARIABLE, Graph, Node, Source
 from mtf_imaging.networks.network import Shape
 from mtf_imaging.networks.onnx.axes import input_channels, output_channels
-from mtf_imaging.networks.onnx.operators import OPERATORS
 from mtf_imaging.networks.onnx.registry import (
+    OPERATORS,
     Branch,
     Call,
     Fused,
@@ -25,6 +26,7 @@ from mtf_imaging.networks.onnx.registry import (
     channels_last,
     sizes,
 )
+from mtf_imaging.networks.operations.registry import unknown
 from mtf_imaging.networks.sources import input_names, unused_name
 
 _LARGEST_CONSTANT = 2**27  # elements
@@ -36,19 +38,10 @@ _FAULTS = (
 
 # {operator: positions of the inputs that are trained if they are constants in the file}
 _PARAMETERS: dict[str, tuple[int, ...]] = {
-    "Add": (0, 1),
-    "BatchNormalization": (1, 2, 3, 4),
-    "Conv": (1, 2),
-    "ConvTranspose": (1, 2),
-    "Einsum": (0, 1),
-    "Gather": (0,),
-    "Gemm": (0, 1, 2),
-    "GroupNormalization": (1, 2),
-    "InstanceNormalization": (1, 2),
-    "LayerNormalization": (1, 2),
-    "MatMul": (0, 1),
-    "Mul": (0, 1),
-    "PRelu": (1,),
+    **dict.fromkeys(("Add", "Einsum", "MatMul", "Mul"), (0, 1)),
+    **dict.fromkeys(("Conv", "ConvTranspose"), (1, 2)),
+    **dict.fromkeys(("GroupNormalization", "InstanceNormalization", "LayerNormalization"), (1, 2)),
+    **{"BatchNormalization": (1, 2, 3, 4), "Gather": (0,), "Gemm": (0, 1, 2), "PRelu": (1,)},
 }
 _STATISTICS = {("BatchNormalization", 3), ("BatchNormalization", 4)}
 _SCALED = {"Add", "Mul"}  # A single number in them is a constant, such as a factor or an epsilon.
@@ -80,7 +73,7 @@ class OnnxSource:
     ) -> None:
         self.title = title
         self._opset, self._network, self._inputs, self._export = opset, graph, list(inputs), export
-        refuse(title, [*unknown_operators(graph.nodes)])
+        refuse(title, unknown(_operators(graph.nodes), OPERATORS))
         self._channels = {name: input_channels(graph, name, len(shape)) for name, (shape, _) in inputs.items()}
         self.signature: dict[str, tuple[Shape, tf.DType]] = {
             key: (_moved(shape, self._channels[name]), tf.as_dtype(dtype))
@@ -150,13 +143,12 @@ class OnnxSource:
         values |= {name: weights[own] for name, own in self._names.items()}
         for name, key in zip(self._inputs, self.signature, strict=True):
             values[name] = channels_first(images[key]) if self._channels[name] == 1 else images[key]
-        faults: list[str] = []
-        run = _Run(
-            self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates, faults
-        )
+        run = _Run(self._opset, training, [] if fusions is None else fusions, [] if updates is None else updates)
         run.nodes(self._network.nodes, values)
         missing = [name for name in self._network.outputs if name not in values]
-        refuse(self.title, [*faults, *(f"the output '{name}' of its node is not computed here" for name in missing)])
+        refuse(
+            self.title, [*run.faults, *(f"the output '{name}' of its node is not computed here" for name in missing)]
+        )
         outputs = {}
         for name in self._network.outputs:
             value, rank = values[name], len(values[name].shape)
@@ -193,24 +185,20 @@ def _moved(shape: Sequence[int | None], channels: int) -> Shape:
     return (*rest, shape[channels])
 
 
+@dataclasses.dataclass(frozen=True)
 class _Run:
     """Computes nodes.
 
-    Args:
+    Attributes:
       opset, training, fusions, updates: see `Call`.
       faults: the faults so far.
     """
 
-    def __init__(
-        self,
-        opset: int,
-        training: bool,
-        fusions: list[Fused],
-        updates: list[tuple[Value, Value]],
-        faults: list[str],
-    ) -> None:
-        self._context = opset, training, fusions, updates
-        self._faults = faults
+    opset: int
+    training: bool
+    fusions: list[Fused]
+    updates: list[tuple[Value, Value]]
+    faults: list[str] = dataclasses.field(default_factory=list)
 
     def nodes(self, nodes: Sequence[OnnxNode], values: dict[str, Any]) -> None:
         """Adds the values of the outputs of nodes to `values`."""
@@ -219,13 +207,13 @@ class _Run:
             values |= dict.fromkeys(node.outputs, _Missing())
             if any(isinstance(value, _Missing) for value in inputs):
                 if any(name and name not in values for name in node.inputs):
-                    self._faults.append(f"{node}: it needs an output that the node before it does not compute here")
+                    self.faults.append(f"{node}: it needs an output that the node before it does not compute here")
                 continue
             try:
                 results = self._branch(node, inputs, values) if node.operator == "If" else self._results(node, inputs)
             except _FAULTS as error:
-                text = reason(error)
-                self._faults.append(text if node.name in text else f"{node}: {text}")
+                text = reason(error).partition(" for '{{node")[0]
+                self.faults.append(text if node.name in text else f"{node}: {text}")
                 continue
             values |= dict(zip(node.outputs, results))
             for name in node.outputs[len(results) :]:
@@ -240,8 +228,7 @@ class _Run:
         return [inner[name] for name in branch.outputs]
 
     def _call(self, node: OnnxNode) -> Call:
-        opset, training, fusions, updates = self._context
-        return Call(node, opset, training, fusions, updates)
+        return Call(node, self.opset, self.training, self.fusions, self.updates)
 
     def _results(self, node: OnnxNode, inputs: list[Any]) -> list[Any]:
         function, call = OPERATORS[node.operator], self._call(node)
@@ -258,6 +245,9 @@ class _Run:
         if all(isinstance(value, np.ndarray) for value in results):
             return results
         if not all(value is None or isinstance(value, np.ndarray) for value in inputs):
+            for value in results:
+                if 0 in value.shape:
+                    raise call.refuse(f"has an output {sizes(value)}, which is empty", "export the network without it")
             return results
         largest = max(int(np.prod(sizes(value), dtype=float)) for value in results)
         if largest > _LARGEST_CONSTANT:
@@ -273,49 +263,28 @@ def _scope(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9_./-]", "_", name).strip("/_-") or "node"
 
 
-def unknown_operators(nodes: Sequence[OnnxNode]) -> Iterator[str]:
-    """Yields a line for each operator that is not in the table."""
+def _operators(nodes: Iterable[OnnxNode]) -> dict[str, list[str]]:
+    """Returns {operator: names of its nodes}, with the nodes in the branches of an If instead of it."""
     names: dict[str, list[str]] = {}
     pending = list(nodes)
     while pending:
         node = pending.pop(0)
-        branches = [value for value in node.attributes.values() if isinstance(value, Branch)]
         if node.operator == "If":
-            pending += [inner for branch in branches for inner in branch.nodes]
-        elif node.operator not in OPERATORS:
+            pending += [inner for branch in node.attributes.values() for inner in branch.nodes]
+        else:
             names.setdefault(node.operator, []).append(node.name)
-    for operator, found in names.items():
-        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
-        yield f"{operator} {', '.join(map(repr, found[:3]))}{more} is unknown"
+    return names
 
 
 def _fused(graph: Graph, fusions: Sequence[Fused], names: Iterable[str]) -> Graph:
     """Replaces operations of TensorFlow, and leaves out those on which no output with these names depends any more."""
-    nodes = {node.name: node for node in graph.nodes}
-    replaced: dict[Source, Source] = {}
+    moved: dict[Source, Source] = {}
+    nodes = [*graph.nodes]
     for fused in fusions:
         inputs = tuple((x.op.name, x.value_index) for x in fused.inputs)
-        nodes[fused.name] = Node(fused.name, fused.operation, inputs, fused.attributes)
-        replaced |= {(y.op.name, y.value_index): (fused.name, i) for i, y in enumerate(fused.outputs)}
-
-    def resolved(source: Source) -> Source:
-        return replaced.get(source, source)
-
-    outputs = {name: resolved(graph.outputs[name]) for name in names}
-    order: dict[str, Node] = {}
-    pending = [(name, False) for name, _ in outputs.values()]
-    pending += [(node.name, False) for node in graph.nodes if node.operation == INPUT]
-    while pending:
-        name, is_ready = pending.pop()
-        if name in order:
-            continue
-        node = nodes[name]
-        inputs = tuple(map(resolved, node.inputs))
-        if is_ready:
-            order[name] = Node(name, node.operation, inputs, node.attributes, node.value)
-        else:
-            pending += [(name, True), *((source, False) for source, _ in inputs)]
-    return Graph(tuple(order.values()), outputs)
+        nodes.append(Node(fused.name, fused.operation, inputs, fused.attributes))
+        moved |= {(y.op.name, y.value_index): (fused.name, i) for i, y in enumerate(fused.outputs)}
+    return graphs.rewired(nodes, {name: graph.outputs[name] for name in names}, moved)
 
 
 def _with_updates(graph: Graph, outputs: Mapping[str, tf.Tensor], updated: Sequence[str]) -> Graph:

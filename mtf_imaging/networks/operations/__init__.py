@@ -10,18 +10,5 @@ from mtf_imaging.networks.operations import (
     shapes,
     windows,
 )
-from mtf_imaging.networks.operations.registry import CONSTANT_ONLY, OPERATIONS, Call
 
-__all__ = [
-    "CONSTANT_ONLY",
-    "OPERATIONS",
-    "Call",
-    "arithmetic",
-    "normalization",
-    "products",
-    "randomness",
-    "reductions",
-    "resampling",
-    "shapes",
-    "windows",
-]
+__all__ = ["arithmetic", "normalization", "products", "randomness", "reductions", "resampling", "shapes", "windows"]

@@ -4,89 +4,37 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine import ops
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.networks.array import Array
-from mtf_imaging.networks.operations.registry import Call, operation, spatial_axes
+from mtf_imaging.networks.operations.registry import Call, operation, raw, spatial_axes
 from mtf_imaging.networks.values import Unnamed, Value, elementwise, reshaped, sizes_of
 
-# {operation: (function of an mtf.Tensor, its name here)}
-_UNARY: dict[str, tuple[Callable[[mtf.Tensor], mtf.Tensor], str]] = {
+# {operation: the function of mesh_tensorflow}
+_SAME = {
+    **{"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "multiply", "RealDiv": "divide", "Div": "divide"},
+    **{"Maximum": "maximum", "Minimum": "minimum", "FloorDiv": "floordiv", "FloorMod": "mod", "Sigmoid": "sigmoid"},
+    **{"Equal": "equal", "NotEqual": "not_equal", "Greater": "greater", "GreaterEqual": "greater_equal"},
+    **{"Less": "less", "LessEqual": "less_equal", "LogicalAnd": "logical_and", "LogicalOr": "logical_or"},
+    **{"LogicalNot": "logical_not", "StopGradient": "stop_gradient", "Tanh": "tanh"},
+}
+# {operation: (function of Tensors, its name here)}
+_OURS: dict[str, tuple[Callable[..., mtf.Tensor], str]] = {
     "Relu": (ops.relu, "mi.ops.relu"),
-    "Sigmoid": (mtf.sigmoid, "mtf.sigmoid"),
-    "Tanh": (mtf.tanh, "mtf.tanh"),
     "Neg": (lambda x: x * -1, "x * -1"),
     "Square": (lambda x: x * x, "x * x"),
-    "StopGradient": (mtf.stop_gradient, "mtf.stop_gradient"),
-    "LogicalNot": (mtf.logical_not, "mtf.logical_not"),
-}
-# TensorFlow functions of each slice, with their own gradients.
-_SLICEWISE: dict[str, Callable[[tf.Tensor], tf.Tensor]] = {
-    "Abs": tf.abs,
-    "Acos": tf.acos,
-    "Acosh": tf.acosh,
-    "Asin": tf.asin,
-    "Asinh": tf.asinh,
-    "Atan": tf.atan,
-    "Atanh": tf.atanh,
-    "Ceil": tf.math.ceil,
-    "Cos": tf.cos,
-    "Cosh": tf.cosh,
-    "Elu": tf.nn.elu,
-    "Erf": tf.math.erf,
-    "Erfc": tf.math.erfc,
-    "Exp": tf.exp,
-    "Expm1": tf.math.expm1,
-    "Floor": tf.floor,
-    "Log": tf.math.log,
-    "Log1p": tf.math.log1p,
-    "Reciprocal": tf.math.reciprocal,
-    "Relu6": tf.nn.relu6,
-    "Rint": tf.math.rint,
-    "Round": tf.round,
-    "Rsqrt": tf.math.rsqrt,
-    "Selu": tf.nn.selu,
-    "Sign": tf.sign,
-    "Sin": tf.sin,
-    "Sinh": tf.sinh,
-    "Softplus": tf.math.softplus,
-    "Softsign": tf.nn.softsign,
-    "Sqrt": tf.sqrt,
-    "Tan": tf.tan,
-}
-_TESTS = {"IsFinite": tf.math.is_finite, "IsInf": tf.math.is_inf, "IsNan": tf.math.is_nan}
-_BINARY: dict[str, tuple[Callable[..., mtf.Tensor], str]] = {
-    "Add": (mtf.add, "mtf.add"),
-    "AddV2": (mtf.add, "mtf.add"),
-    "Sub": (mtf.sub, "mtf.sub"),
-    "Mul": (mtf.multiply, "mtf.multiply"),
-    "RealDiv": (mtf.divide, "mtf.divide"),
-    "Div": (mtf.divide, "mtf.divide"),
-    "Maximum": (mtf.maximum, "mtf.maximum"),
-    "Minimum": (mtf.minimum, "mtf.minimum"),
     "SquaredDifference": (lambda a, b: mtf.square(a - b), "mtf.square"),
-    "Greater": (mtf.greater, "mtf.greater"),
-    "GreaterEqual": (mtf.greater_equal, "mtf.greater_equal"),
-    "Less": (mtf.less, "mtf.less"),
-    "LessEqual": (mtf.less_equal, "mtf.less_equal"),
-    "Equal": (mtf.equal, "mtf.equal"),
-    "NotEqual": (mtf.not_equal, "mtf.not_equal"),
-    "LogicalAnd": (mtf.logical_and, "mtf.logical_and"),
-    "LogicalOr": (mtf.logical_or, "mtf.logical_or"),
-    "FloorDiv": (mtf.floordiv, "mtf.floordiv"),
-    "FloorMod": (mtf.mod, "mtf.mod"),
 }
-_SLICEWISE_BINARY = {
-    "Atan2": tf.atan2,
-    "DivNoNan": tf.math.divide_no_nan,
-    "MulNoNan": tf.math.multiply_no_nan,
-    "Pow": tf.pow,
-    "Xdivy": tf.math.xdivy,
-    "Xlogy": tf.math.xlogy,
-}
+# Operations of TensorFlow on each slice, with their own gradients.
+_SLICEWISE = (
+    *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Elu", "Erf", "Erfc", "Exp"),
+    *("Expm1", "Floor", "Log", "Log1p", "Reciprocal", "Relu6", "Rint", "Round", "Rsqrt", "Selu", "Sign", "Sin"),
+    *("Sinh", "Softplus", "Softsign", "Sqrt", "Tan", "Atan2", "DivNoNan", "MulNoNan", "Pow", "TruncateDiv", "Xdivy"),
+    *("Xlogy",),
+)
+_TESTS = ("IsFinite", "IsInf", "IsNan")
 
 
 def _slicewise(function: Callable[..., tf.Tensor], *operands: Any, dtype: tf.DType | None = None) -> mtf.Tensor:
@@ -103,22 +51,16 @@ def _slicewise(function: Callable[..., tf.Tensor], *operands: Any, dtype: tf.DTy
 
 
 def _register() -> None:
-    def unary(function: Callable[[mtf.Tensor], mtf.Tensor]) -> Callable[..., Any]:
-        return lambda call, x: elementwise(function, x)
+    def elementwise_of(function: Callable[..., mtf.Tensor]) -> Callable[..., Any]:
+        return lambda call, *inputs: elementwise(function, *inputs)
 
-    def binary(function: Callable[..., mtf.Tensor]) -> Callable[..., Any]:
-        return lambda call, a, b: elementwise(function, a, b)
-
-    for name, (function, ours) in _UNARY.items():
-        operation(name, ours=ours)(unary(function))
-    for name, local in _SLICEWISE.items():
-        operation(name, ours="mtf.cwise")(unary(functools.partial(_slicewise, local)))
-    for name, local in _TESTS.items():
-        operation(name, ours="mtf.cwise")(unary(functools.partial(_slicewise, local, dtype=tf.bool)))
-    for name, (function, ours) in _BINARY.items():
-        operation(name, ours=ours)(binary(function))
-    for name, local in _SLICEWISE_BINARY.items():
-        operation(name, ours="mtf.cwise")(binary(functools.partial(_slicewise, local)))
+    for name, own in _SAME.items():
+        operation(name, ours=f"mtf.{own}")(elementwise_of(getattr(mtf, own)))
+    for name, (function, ours) in _OURS.items():
+        operation(name, ours=ours)(elementwise_of(function))
+    for name in [*_SLICEWISE, *_TESTS]:
+        local = functools.partial(_slicewise, functools.partial(raw, name), dtype=tf.bool if name in _TESTS else None)
+        operation(name, ours="mtf.cwise")(elementwise_of(local))
 
 
 _register()
@@ -196,5 +138,4 @@ def _bias_add(call: Call, x: Array, bias: Value) -> Value:
     if isinstance(bias, Unnamed) and len(axis) == 1 and x.tensor.shape.dims[-1:] == list(axis):
         return Array(ops.add_bias(x.tensor, bias.named([axis]).tensor), x.axes)
     sizes = [n if i == at else 1 for i, n in enumerate(x.sizes)]
-    wide = bias.reshape(sizes) if isinstance(bias, np.ndarray) else reshaped(bias, sizes)
-    return elementwise(mtf.add, x, wide)
+    return elementwise(mtf.add, x, reshaped(bias, sizes))

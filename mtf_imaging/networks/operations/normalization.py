@@ -80,21 +80,13 @@ def _batch_norm(call: Call, x: Array, scale: Value, offset: Value, mean: Value, 
             ]
         return (y, *new, mean, variance, np.zeros(0, np.float32))
 
-    def wide(value: Value) -> Value:
-        sizes = [n if i == at else 1 for i, n in enumerate(x.sizes)]
-        return value.reshape(sizes) if isinstance(value, np.ndarray) else reshaped(value, sizes)
+    def normalized(x: mtf.Tensor, *vectors: mtf.Tensor | float) -> mtf.Tensor:
+        scale, offset, mean, variance = vectors
+        shifted = variance + epsilon
+        inverse = mtf.cwise(tf.math.rsqrt, [shifted]) if isinstance(shifted, mtf.Tensor) else shifted**-0.5
+        slope = inverse * scale
+        return x * slope + (offset - mean * slope)
 
-    def both(function: Any, a: Value, b: Value) -> Value:
-        if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
-            return np.asarray(function(a, b))
-        return elementwise(function, a, b)
-
-    def inverse(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            return 1 / np.sqrt(value + epsilon)
-        return elementwise(lambda v: mtf.cwise(lambda v: tf.math.rsqrt(v + epsilon), [v]), value)
-
-    slope = both(lambda a, b: a * b, inverse(variance), scale)
-    shift = both(lambda a, b: a - b, offset, both(lambda a, b: a * b, mean, slope))
-    y = elementwise(mtf.add, elementwise(mtf.multiply, x, wide(slope)), wide(shift))
+    wide = [n if i == at else 1 for i, n in enumerate(x.sizes)]
+    y = elementwise(normalized, x, *(reshaped(value, wide) for value in (scale, offset, mean, variance)))
     return (y, mean, variance, mean, variance, np.zeros(0, np.float32))

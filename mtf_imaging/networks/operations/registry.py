@@ -1,14 +1,75 @@
 """The table of operations: what each TensorFlow operation computes on named arrays."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import NotSupportedError
 from mtf_imaging.networks.graph import Node
+
+
+@dataclasses.dataclass(frozen=True)
+class NodeCall:
+    """One node.
+
+    Attributes:
+      node: the node, whose text names it, with a mapping `attributes` of its settings.
+    """
+
+    node: Any
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Returns a setting of the node."""
+        return self.node.attributes.get(name, default)
+
+    def refuse(self, why: str, fix: str) -> NotSupportedError:
+        """Returns an error about the node."""
+        return NotSupportedError(f"{self.node} {why}. Fix: {fix}.")
+
+    def numbers(self, value: object, what: str) -> np.ndarray:
+        """Returns an input that must be constant.
+
+        Raises:
+          NotSupportedError: the input depends on the values of a tensor.
+        """
+        if not isinstance(value, np.ndarray):
+            raise self.refuse(
+                f"has {what} that depend on the values of a tensor, but shapes must be known before the network runs",
+                "compute them from shapes or constants",
+            )
+        return value
+
+    def ints(self, value: object, what: str) -> list[int]:
+        """Returns an input that must be constant, as a list of ints."""
+        return [int(n) for n in np.ravel(self.numbers(value, what))]
+
+
+def raw(operation: str, *inputs: object, **settings: object) -> Any:
+    """Calls an operation of TensorFlow by its name.
+
+    Args:
+      operation: name of the operation, such as "Sqrt".
+      *inputs: its inputs, in its order.
+      **settings: its settings; others are ignored.
+    """
+    function = getattr(tf.raw_ops, operation)
+    names = [*inspect.signature(function).parameters]
+    own = {name: settings[name] for name in names if name in settings}
+    return function(**own, **dict(zip(names, inputs)))
+
+
+def unknown(names: Mapping[str, Sequence[str]], known: Collection[str]) -> list[str]:
+    """Returns a line for each operation of {operation: names of its nodes} that is not known."""
+    return [
+        f"{each} {', '.join(map(repr, own[:3]))}{f' and {len(own) - 3} more' if len(own) > 3 else ''} is unknown"
+        for each, own in names.items()
+        if each not in known
+    ]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +88,7 @@ class Operation:
 
 
 @dataclasses.dataclass(frozen=True)
-class Call:
+class Call(NodeCall):
     """One node that is converted.
 
     Attributes:
@@ -41,31 +102,6 @@ class Call:
     mesh: mtf.Mesh
     spatial: frozenset[str]
     state: Any
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """Returns a setting of the node."""
-        return self.node.attributes.get(name, default)
-
-    def refuse(self, why: str, fix: str) -> NotSupportedError:
-        """Returns an error about the node."""
-        return NotSupportedError(f"{self.node.operation} '{self.node.name}' {why}. Fix: {fix}.")
-
-    def numbers(self, value: object, what: str) -> np.ndarray:
-        """Returns an input that must be constant.
-
-        Raises:
-          NotSupportedError: the input depends on the values of a tensor.
-        """
-        if not isinstance(value, np.ndarray):
-            raise self.refuse(
-                f"has {what} that depend on the values of a tensor, but shapes must be known before the network runs",
-                "compute them from shapes or constants",
-            )
-        return value
-
-    def ints(self, value: object, what: str) -> list[int]:
-        """Returns an input that must be constant, as a list of ints."""
-        return [int(n) for n in np.ravel(self.numbers(value, what))]
 
 
 OPERATIONS: dict[str, Operation] = {}

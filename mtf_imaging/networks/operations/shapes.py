@@ -255,11 +255,7 @@ def _concat(call: Call, *values: Value) -> Named:
 @operation("Pack", ours="mtf.concat")
 def _pack(call: Call, *values: Value) -> Named:
     at = call.get("axis") % (len(sizes_of(values[0])) + 1)
-    wide = [
-        np.expand_dims(v, at) if isinstance(v, np.ndarray) else reshaped(v, [*v.sizes[:at], 1, *v.sizes[at:]])
-        for v in values
-    ]
-    return join(call, wide, at)
+    return join(call, [reshaped(v, [*sizes_of(v)[:at], 1, *sizes_of(v)[at:]]) for v in values], at)
 
 
 @operation(
@@ -300,24 +296,14 @@ def _gather(call: Call, x: Value, indices: Value, axis: Value) -> Named:
     return Array(mtf.gather(table.tensor, where.without_loose().tensor, dim), [*where.axes, *rest])
 
 
-def _blocks(call: Call, x: Array) -> tuple[Array, list[int]]:
+@operation("SpaceToDepth", ours="mi.ops.space_to_depth")
+@operation("DepthToSpace", ours="mi.ops.depth_to_space")
+def _blocks(call: Call, x: Array) -> Array:
     if str(call.get("data_format", "NHWC")) != "NHWC":
         raise call.refuse("has channels first", "use channels last")
     array = x.single(1, 2, 3, name="axis")
-    return Array(array.laid() if array.axes[0] else array.single(0).laid(), array.axes), [call.get("block_size")] * 2
-
-
-@operation("DepthToSpace", ours="mi.ops.depth_to_space")
-def _depth_to_space(call: Call, x: Array) -> Array:
-    array, blocks = _blocks(call, x)
-    y = ops.depth_to_space(array.tensor, blocks)
-    return Array(y, [array.axes[0], *((dim,) for dim in y.shape.dims[-3:])])
-
-
-@operation("SpaceToDepth", ours="mi.ops.space_to_depth")
-def _space_to_depth(call: Call, x: Array) -> Array:
-    array, blocks = _blocks(call, x)
-    y = ops.space_to_depth(array.tensor, blocks)
+    function = ops.depth_to_space if call.node.operation == "DepthToSpace" else ops.space_to_depth
+    y = function(array.laid() if array.axes[0] else array.single(0).laid(), [call.get("block_size")] * 2)
     return Array(y, [array.axes[0], *((dim,) for dim in y.shape.dims[-3:])])
 
 

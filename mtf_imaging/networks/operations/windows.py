@@ -85,9 +85,7 @@ def _conv(call: Call, x: Array | Interleaved, kernel: Value) -> Array | Interlea
 @operation("DepthwiseConv2dNative", ours="mi.ops.conv2d with groups")
 def _depthwise(call: Call, x: Array | Interleaved, kernel: Value) -> Array | Interleaved:
     *window, channels, multiplier = sizes_of(kernel)
-    flat = [*window, 1, channels * multiplier]
-    grouped = kernel.reshape(flat) if isinstance(kernel, np.ndarray) else reshaped(kernel, flat)
-    return _dilatable(call, x, grouped, channels)
+    return _dilatable(call, x, reshaped(kernel, [*window, 1, channels * multiplier]), channels)
 
 
 def _dilatable(call: Call, x: Array | Interleaved, kernel: Value, groups: int | None) -> Array | Interleaved:
@@ -160,25 +158,17 @@ def _conv_transpose(call: Call, sizes: Value, kernel: Value, x: Array) -> Array:
     return image.restored(_with_name(y, channels.name), image.x.axes[0])
 
 
-@operation("MaxPool", "MaxPool3D", ours="mi.ops.max_pool3d")
-def _max_pool(call: Call, x: Array) -> Array:
-    return _pooled("max_pool{}d", call, x)
-
-
 @operation("AvgPool", "AvgPool3D", ours="mi.ops.avg_pool3d")
-def _avg_pool(call: Call, x: Array) -> Array:
-    return _pooled("avg_pool{}d", call, x)
-
-
-def _pooled(kind: str, call: Call, x: Array) -> Array:
+@operation("MaxPool", "MaxPool3D", ours="mi.ops.max_pool3d")
+def _pooled(call: Call, x: Array) -> Array:
     spatial, at = spatial_axes(call, len(x.sizes))
-    ksize = call.get("ksize")
+    ksize, kind = call.get("ksize"), call.node.operation[:3].lower()
     if ksize[0] > 1 or ksize[at] > 1:
         raise call.refuse(f"pools the batch or the channels with windows {ksize}", "reshape, and reduce an axis")
     image = _Image(call, x, [ksize[i] for i in spatial])
     if not image.used:
         return x
-    y = _function(kind, len(image.used))(
+    y = _function(f"{kind}_pool{{}}d", len(image.used))(
         image.x.laid(),
         image.setting(call, "ksize"),
         strides=image.setting(call, "strides"),

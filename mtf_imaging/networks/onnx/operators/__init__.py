@@ -10,16 +10,5 @@ from mtf_imaging.networks.onnx.operators import (
     shuffling,
     windows,
 )
-from mtf_imaging.networks.onnx.registry import OPERATORS
 
-__all__ = [
-    "OPERATORS",
-    "elementwise",
-    "normalization",
-    "products",
-    "reductions",
-    "resizing",
-    "shapes",
-    "shuffling",
-    "windows",
-]
+__all__ = ["elementwise", "normalization", "products", "reductions", "resizing", "shapes", "shuffling", "windows"]

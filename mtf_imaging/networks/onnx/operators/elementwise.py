@@ -1,5 +1,6 @@
 """Arithmetic, comparisons and activations."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -7,68 +8,54 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.networks.onnx.registry import OPERATORS, Call, Value, operator
+from mtf_imaging.networks.operations.registry import raw
 
-_FUNCTIONS: dict[str, Callable[..., tf.Tensor]] = {
-    "Abs": tf.abs,
-    "Acos": tf.acos,
-    "Acosh": tf.acosh,
-    "Add": tf.add,
-    "And": tf.logical_and,
-    "Asin": tf.asin,
-    "Asinh": tf.asinh,
-    "Atan": tf.atan,
-    "Atanh": tf.atanh,
-    "Ceil": tf.math.ceil,
-    "Cos": tf.cos,
-    "Cosh": tf.cosh,
-    "Equal": tf.equal,
-    "Erf": tf.math.erf,
-    "Exp": tf.exp,
-    "Floor": tf.floor,
-    "Greater": tf.greater,
-    "GreaterOrEqual": tf.greater_equal,
-    "HardSwish": lambda x: x * tf.clip_by_value(x / 6 + 0.5, 0, 1),
-    "Identity": tf.identity,
-    "IsInf": tf.math.is_inf,
-    "IsNaN": tf.math.is_nan,
-    "Less": tf.less,
-    "LessOrEqual": tf.less_equal,
-    "Log": tf.math.log,
-    "Mish": lambda x: x * tf.tanh(tf.math.softplus(x)),
-    "Mul": tf.multiply,
-    "Neg": tf.negative,
-    "Not": tf.logical_not,
-    "Or": tf.logical_or,
-    "Reciprocal": tf.math.reciprocal,
-    "Relu": tf.nn.relu,
-    "Round": tf.round,
-    "Sigmoid": tf.sigmoid,
-    "Sign": tf.sign,
-    "Sin": tf.sin,
-    "Sinh": tf.sinh,
-    "Softplus": tf.math.softplus,
-    "Softsign": tf.nn.softsign,
-    "Sqrt": tf.sqrt,
-    "Sub": tf.subtract,
-    "Tan": tf.tan,
-    "Tanh": tf.tanh,
-    "Where": tf.where,
+# Operators with the same name in TensorFlow, and with another one.
+_SAME = (
+    *("Abs", "Acos", "Acosh", "Asin", "Asinh", "Atan", "Atanh", "Ceil", "Cos", "Cosh", "Equal", "Erf", "Exp", "Floor"),
+    *("Greater", "Identity", "Less", "Log", "Mul", "Neg", "Reciprocal", "Relu", "Round", "Sigmoid", "Sign", "Sin"),
+    *("Sinh", "Softplus", "Softsign", "Sqrt", "Sub", "Tan", "Tanh"),
+)
+_RENAMED = {
+    **{"Add": "AddV2", "And": "LogicalAnd", "GreaterOrEqual": "GreaterEqual", "IsNaN": "IsNan", "Xor": "NotEqual"},
+    **{"LessOrEqual": "LessEqual", "Not": "LogicalNot", "Or": "LogicalOr", "Where": "SelectV2"},
 }
+_FOLDED: dict[str, Callable[..., tf.Tensor]] = {"Max": tf.maximum, "Min": tf.minimum, "Sum": tf.add}
 
 
 def _register() -> None:
-    def plain(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-        return lambda call, *inputs: function(*inputs)
+    def plain(name: str) -> Callable[..., tf.Tensor]:
+        return lambda call, *inputs: raw(name, *inputs)
 
-    OPERATORS.update({name: plain(function) for name, function in _FUNCTIONS.items()})
+    def folded(function: Callable[..., tf.Tensor]) -> Callable[..., Value]:
+        return lambda call, *inputs: functools.reduce(function, inputs)
+
+    OPERATORS.update({name: plain(own) for name, own in [*zip(_SAME, _SAME), *_RENAMED.items()]})
+    OPERATORS.update({name: folded(function) for name, function in _FOLDED.items()})
 
 
 _register()
 
 
-@operator("Xor")
-def _xor(call: Call, a: Value, b: Value) -> tf.Tensor:
-    return tf.not_equal(a, b)
+@operator("Mean")
+def _mean(call: Call, *inputs: Value) -> Value:
+    return functools.reduce(tf.add, inputs) / len(inputs)
+
+
+@operator("HardSwish")
+def _hard_swish(call: Call, x: Value) -> Value:
+    return x * tf.clip_by_value(x / 6 + 0.5, 0, 1)
+
+
+@operator("Mish")
+def _mish(call: Call, x: Value) -> Value:
+    return x * tf.tanh(tf.math.softplus(x))
+
+
+@operator("IsInf")
+def _is_inf(call: Call, x: Value) -> tf.Tensor:
+    above, below = bool(call.get("detect_positive", 1)), bool(call.get("detect_negative", 1))
+    return tf.math.is_inf(x) & (((x > 0) & above) | ((x < 0) & below))
 
 
 @operator("Div")
@@ -90,32 +77,6 @@ def _pow(call: Call, x: Value, exponent: Value) -> tf.Tensor:
     if isinstance(exponent, np.ndarray) and exponent.size == 1 and exponent.item() == 2:
         return tf.broadcast_to(tf.square(x), np.broadcast_shapes(tuple(x.shape), exponent.shape))
     return tf.pow(x, tf.cast(exponent, x.dtype))
-
-
-@operator("Max")
-def _max(call: Call, first: Value, *others: Value) -> Value:
-    return _folded(tf.maximum, first, others)
-
-
-@operator("Min")
-def _min(call: Call, first: Value, *others: Value) -> Value:
-    return _folded(tf.minimum, first, others)
-
-
-@operator("Sum")
-def _sum(call: Call, first: Value, *others: Value) -> Value:
-    return _folded(tf.add, first, others)
-
-
-@operator("Mean")
-def _mean(call: Call, first: Value, *others: Value) -> Value:
-    return _folded(tf.add, first, others) / (1 + len(others))
-
-
-def _folded(function: Callable[..., tf.Tensor], total: Value, values: tuple[Value, ...]) -> Value:
-    for value in values:
-        total = function(total, value)
-    return total
 
 
 @operator("Clip")
@@ -200,19 +161,9 @@ def _shrink(call: Call, x: Value) -> tf.Tensor:
     return above * (x - bias) + below * (x + bias)
 
 
-@operator("Softmax")
+@operator("LogSoftmax", "Softmax")
 def _softmax(call: Call, x: Value) -> tf.Tensor:
-    return _along(call, tf.nn.softmax, x)
-
-
-@operator("LogSoftmax")
-def _log_softmax(call: Call, x: Value) -> tf.Tensor:
-    return _along(call, tf.nn.log_softmax, x)
-
-
-def _along(call: Call, function: Callable[[tf.Tensor], tf.Tensor], x: Value) -> tf.Tensor:
-    """Applies a function of the last axis to the axis of the node."""
     order = list(range(len(x.shape)))
     axis = call.get("axis", -1) % len(order)
     order[axis], order[-1] = order[-1], axis
-    return tf.transpose(function(tf.transpose(x, order)), order)
+    return tf.transpose(raw(call.node.operator, tf.transpose(x, order)), order)

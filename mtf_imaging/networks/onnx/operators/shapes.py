@@ -103,22 +103,14 @@ def _slice(
 ) -> Value:
     first, end = call.ints(starts, "positions"), call.ints(ends, "positions")
     strides = [1] * len(first) if steps is None else call.ints(steps, "steps")
-    for axis, *limits in zip(call.axes(axes, range(len(first))), first, end, strides, strict=True):
-        size, step = sizes(x)[axis], limits[2]
-        start, stop = (n + size if n < 0 else n for n in limits[:2])
-        low, high = (0, size) if step > 0 else (-1, size - 1)
-        start = min(max(start, 0), high)
-        chosen = range(start, min(max(stop, low), high + (step < 0)), step)
-        if step == 1 and chosen:
-            begin = [0] * len(x.shape)
-            begin[axis] = start
-            length = sizes(x)
-            length[axis] = len(chosen)
-            x = tf.slice(x, begin, length)
-        else:
-            call.check_lengths([len(chosen)])
-            x = tf.gather(x, np.array(chosen, np.int64), axis=axis)
-    return x if isinstance(x, tf.Tensor) else tf.identity(x)
+    for axis, start, stop, step in zip(call.axes(axes, range(len(first))), first, end, strides, strict=True):
+        # Positions are limited as in Python, except those before the first one.
+        size = sizes(x)[axis]
+        chosen = range(size)[max(start, -size) : stop : step]
+        call.check_lengths([len(chosen)])
+        before = [slice(None)] * (axis % len(x.shape))
+        x = x[(*before, slice(chosen.start, chosen.stop if chosen.stop >= 0 else None, step))]
+    return x
 
 
 @operator("Gather")

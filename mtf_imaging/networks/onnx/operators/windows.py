@@ -74,6 +74,11 @@ def _padded(image: tf.Tensor, pads: Sequence[tuple[int, int]], value: float = 0)
     return tf.slice(image, [a for a, _ in crops], [n - a - b for n, (a, b) in zip(sizes(image), crops)])
 
 
+def _every(image: tf.Tensor, strides: Sequence[int]) -> tf.Tensor:
+    """Returns every n-th voxel. TensorFlow has no strides with dilations, nor strides beyond the window of a pool."""
+    return image[(slice(None), *(slice(None, None, s) for s in strides), slice(None))]
+
+
 def _wide(image: Value, axis: int = 2) -> Value:
     """Returns an image or a kernel of one spatial axis with two, as the operations of TensorFlow need."""
     return tf.expand_dims(image, axis)
@@ -81,7 +86,8 @@ def _wide(image: Value, axis: int = 2) -> Value:
 
 def _convolved(call: Call, image: tf.Tensor, kernel: Value, windows: _Windows) -> tf.Tensor:
     """Returns a convolution of an image with channels last with a kernel `[spatial..., in / groups, out]`."""
-    y = tf.nn.convolution(_padded(image, windows.pads), kernel, windows.strides, "VALID", dilations=windows.dilations)
+    y = tf.nn.convolution(_padded(image, windows.pads), kernel, 1, "VALID", dilations=windows.dilations)
+    y = _every(y, windows.strides)
     if len(windows.kernel) == 1:
         wide = call.fused("Conv2D", [_wide(image), _wide(kernel, 1)], [_wide(y)], **windows.attributes())
         return tf.squeeze(wide[0], [2])
@@ -213,7 +219,7 @@ def _max_pool(call: Call, x: Value) -> tf.Tensor:
         for tap in rest:
             first = tf.maximum(first, tap)
         return channels_first(first)
-    y = tf.nn.pool(padded, windows.kernel, "MAX", windows.strides)
+    y = _every(tf.nn.pool(padded, windows.kernel, "MAX"), windows.strides)
     return channels_first(_pooled(call, "MaxPool", image, y, windows))
 
 
@@ -240,5 +246,5 @@ def _average_pool(call: Call, x: Value) -> tf.Tensor:
         counts = counts * inside.reshape([-1 if j == i else 1 for j in range(len(image.shape))]).astype(counts.dtype)
     if max(windows.dilations) > 1:
         return channels_first(tf.add_n(_taps(call, padded, windows)) / counts)
-    y = tf.nn.pool(padded, windows.kernel, "AVG", windows.strides) * (math.prod(windows.kernel) / counts)
+    y = _every(tf.nn.pool(padded, windows.kernel, "AVG"), windows.strides) * (math.prod(windows.kernel) / counts)
     return channels_first(_pooled(call, "AvgPool", image, y, windows))
