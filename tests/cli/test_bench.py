@@ -154,6 +154,20 @@ def test_setups_are_measured(capsys):
 
 
 @pytest.mark.slow
+def test_the_model_includes_the_memory_and_the_offloaded_bytes_of_turns(capsys):
+    turns = ("--resolution=32", "--mesh_shape=slabs:4", "--layout=x:slabs", "--sequential=slabs", "--json")
+    code, out, err = run(capsys, *SMALL, *turns)
+    assert code == 0, err
+    found = json.loads(out)
+    one, in_turns = (row["modelled"] for row in found["setups"])
+    assert main.main(["explain", *NETWORK, *turns]) == 0
+    moved = json.loads(capsys.readouterr()[0])["turns"]
+    offload = (moved["written"] + moved["read"]) / found["hardware"]["offload"]
+    assert in_turns["seconds"] - one["seconds"] > 0.9 * offload
+    assert in_turns["memory_bytes"] < 0.6 * one["memory_bytes"]
+
+
+@pytest.mark.slow
 def test_the_layout_of_the_job_is_compared_with_one_processor(capsys):
     options = ("--batch_size=2", "--micro_batches=2", "--gin_file=unet3d_demo", "--gin_file=2x2")
     code, out, err = run(capsys, *SMALL, *options, "--gin.job.dtype='bfloat16'", "--price_per_hour=1.5")
