@@ -190,6 +190,7 @@ def largest_cube_in_turns_of(step: TrainingStep, devices: PlannedDevices) -> tup
     """
 
     def need(size: int) -> float:
+        bar.update()
         cube = step.resized((size,) * len(step.sizes))
         try:
             found[size] = _rank_turns(cube, devices, _layouts_in_turns(cube, devices)[-1])
@@ -199,7 +200,8 @@ def largest_cube_in_turns_of(step: TrainingStep, devices: PlannedDevices) -> tup
         return max(found[size].share, turns.waiting / free_space(devices.offload_dir) if turns else 0.0)
 
     found: dict[int, Found] = {}
-    size = largest.largest_size(need)
+    with tqdm(desc="search", unit="size in turns", file=sys.stderr) as bar:
+        size = largest.largest_size(need)
     return None if size is None else (size, found[size])
 
 

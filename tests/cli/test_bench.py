@@ -12,7 +12,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.commands.bench import parse_setup
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import MtfImagingError
-from tests import waiting
+from tests import commands, waiting
 
 NETWORK = ("--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1")
 SMALL = ("--resolution=16", *NETWORK, "--steps=2")
@@ -160,7 +160,7 @@ def test_the_model_includes_the_memory_and_the_offloaded_bytes_of_turns(capsys):
     assert code == 0, err
     found = json.loads(out)
     one, in_turns = (row["modelled"] for row in found["setups"])
-    assert main.main(["explain", *NETWORK, *turns]) == 0
+    assert commands.run("explain", *NETWORK, *turns) == 0
     moved = json.loads(capsys.readouterr()[0])["turns"]
     offload = (moved["written"] + moved["read"]) / found["hardware"]["offload"]
     assert in_turns["seconds"] - one["seconds"] > 0.9 * offload
