@@ -146,8 +146,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/meshes/halo/joining.py",
         "tests/engine/meshes/test_halo.py",
-        ("functools.partial(cut, self.margin.size - before, before)", "functools.partial(cut, 0, before)"),
-        ("functools.partial(cut, 0, after)", "functools.partial(cut, margin.size - after, after)"),
+        ("{dim - 1: (self.margin.size - before, before)}", "{dim - 1: (0, before)}"),
+        ("{dim - 1: (0, after)}", "{dim - 1: (self.margin.size - after, after)}"),
         ("_filled(stack, dim, before, fill)", "_filled(stack, dim, before, 0)"),
         ("_filled(stack, dim, after, fill)", "_filled(stack, dim, after, 0)"),
         (
