@@ -1,19 +1,21 @@
-"""Compares the memory of a prediction by slices in several processes with a prediction in one process.
+"""Compares a prediction by slices, in several processes or in turns, with a prediction of the whole in one process.
 
     python -m benchmarks.prediction_by_slice
     python -m benchmarks.prediction_by_slice --filters 4 --shape 256 256 512 --grid 256
+    python -m benchmarks.prediction_by_slice --filters 8 --shape 128 128 128 --grid 128 --turns 8 --rounds 5
 
 Both predict the same volume with the same network. By default, the network is a single convolution, so that the memory
 of the volume and the probabilities dominates. With `--filters`, it is a U-Net, whose activations count, too. A row
 shows how far the peak of a process exceeds its memory after importing TensorFlow, as reported by the Linux kernel. The
-last lines compare the peaks and the written segmentations. The float32 sums of a U-Net are rounded differently under
-each layout, so a few voxels can differ.
+last lines compare the peaks, the median times and the written segmentations. The float32 sums of a U-Net are rounded
+differently under each layout, so a few voxels can differ.
 """
 
 import argparse
 import hashlib
 import json
 import os
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -77,7 +79,7 @@ def worker(settings):
 
     before = memory("VmRSS")
     mi.meshes.join()
-    sampling, options = parse_sampling(settings["grid"]), {"layout": Layout.parse(settings["mesh"], settings["layout"])}
+    sampling, options = parse_sampling(settings["grid"]), {"layout": Layout.parse(*settings["layout"])}
     chosen = task(settings["filters"])
     inputs = chosen.inputs(1, (8, 8, 8), dtype="float32", labels=False)
     weights = mi.Program(chosen.predict, inputs, seed=1, may_repeat=True)  # weights do not depend on the size
@@ -108,33 +110,35 @@ def main():
     parser.add_argument("--mesh_shape", default="rows:2,cols:2", help="mesh of the processes, with one processor each")
     parser.add_argument("--layout", default="x:rows,y:cols", help="layout of the processes")
     parser.add_argument("--num_processes", type=int, default=4, help="number of processes")
+    parser.add_argument("--turns", type=int, help="turns of one process, instead of several processes")
+    parser.add_argument("--rounds", type=int, default=1, help="predictions of each, one after the other")
     parser.add_argument("--filters", type=int, default=0, help="filters of a U-Net; 0 for a single convolution")
     parser.add_argument("--file", default="int16.nii.gz", help="type of the volume file, as in whole_volume")
     arguments = parser.parse_args()
     if arguments.worker:
         worker(arguments.worker)
         return
-    peaks, digests = {}, set()
+    several = (arguments.num_processes, (arguments.mesh_shape, arguments.layout))
+    if arguments.turns:
+        several = (1, (f"slabs:{arguments.turns}", "x:slabs", "slabs"))
+    seconds, peaks, digests = ([], []), [0, 0], set()
     with tempfile.TemporaryDirectory() as folder:
         fresh(store, Path(folder), tuple(arguments.shape), arguments.file)
         (volume,) = Path(folder).glob("volume-0.*")
         print(f"one volume of {' x '.join(map(str, arguments.shape))} voxels on a grid of {arguments.grid}")
-        print("processes  process  seconds  peak over the import")
-        for num in (1, arguments.num_processes):
-            output = Path(folder) / f"out-{num}.nii.gz"
-            settings = {"grid": arguments.grid, "filters": arguments.filters, "volume": str(volume)}
-            settings |= {"output": str(output), "mesh": "", "layout": ""}
-            if num > 1:
-                settings |= {"mesh": arguments.mesh_shape, "layout": arguments.layout}
-            rows = run(num, settings)
+        print("layout          process  seconds  peak over the import")
+        output = Path(folder) / "out.nii.gz"
+        settings = {"grid": arguments.grid, "filters": arguments.filters, "volume": str(volume), "output": str(output)}
+        for number, (processes, layout) in [*enumerate(((1, ("", "")), several))] * arguments.rounds:
+            rows = run(processes, settings | {"layout": layout})
             for row in rows:
-                shown = f"{row['peak'] / GIB:.2f} GiB"
-                print(f"{num:9}  {row['process']:7}  {row['seconds']:7.0f}  {shown}", flush=True)
-            peaks[num] = max(row["peak"] for row in rows)
+                shown = f"{row['seconds']:7.1f}  {row['peak'] / GIB:.2f} GiB"
+                print(f"{layout[0] or 'whole':14}  {row['process']:7}  {shown}", flush=True)
+            seconds[number].append(max(row["seconds"] for row in rows))
+            peaks[number] = max(peaks[number], *(row["peak"] for row in rows))
             digests.add(hashlib.sha256(output.read_bytes()).hexdigest())
-    print(
-        f"largest peak of {arguments.num_processes} processes: {peaks[arguments.num_processes] / peaks[1]:.2f} of one"
-    )
+    whole, sliced = map(statistics.median, seconds)
+    print(f"of the whole: largest peak {peaks[1] / peaks[0]:.2f}, median time {sliced / whole:.2f}")
     print(f"the segmentations are {'equal' if len(digests) == 1 else 'NOT equal'}")
 
 

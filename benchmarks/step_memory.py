@@ -76,8 +76,7 @@ class Setting:
         """Returns the plan of the step."""
         layout = Layout.parse(self.mesh_shape, self.layout, self.sequential)
         step = TrainingStep(self.task(), Adafactor(), self.sizes, 1, 1, self.dtype)
-        turns = turn_costs(step, layout) if self.sequential else None
-        return make_plan(step.trace(layout), layout, mesh_impl="stacked", turns=turns)
+        return make_plan(step.trace(layout), layout, mesh_impl="stacked", turns=turn_costs(step, layout))
 
     def program(self, **options):
         task = self.task()

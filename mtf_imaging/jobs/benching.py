@@ -10,6 +10,7 @@ from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.program.tracing import check
 from mtf_imaging.errors import LayoutError, MtfImagingError
 from mtf_imaging.jobs.explaining import planned_step
+from mtf_imaging.jobs.steps.costs import turn_costs
 from mtf_imaging.planner.bench.compare import Row, measure, unequal
 from mtf_imaging.planner.bench.machine import kernels_of_step
 from mtf_imaging.planner.bench.model import Bench
@@ -107,9 +108,10 @@ def _plan(subject: Subject, setup: Setup, devices: Sequence[str] = ("CPU:0",)) -
     Raises:
       LayoutError: the layout is illegal.
     """
-    step = subject.keeping_norm().trace(setup.layout, devices)
-    check(step.traced, setup.layout)
-    return make_plan(step, setup.layout, len(devices)), step
+    step, layout = subject.keeping_norm(), setup.layout
+    traced = step.trace(layout, devices)
+    check(traced.traced, layout)
+    return make_plan(traced, layout, len(devices), turns=turn_costs(step, layout)), traced
 
 
 class _Machine:

@@ -1,6 +1,7 @@
 """Searches for the fastest layout and for the largest trainable cube."""
 
 import dataclasses
+import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -136,29 +137,37 @@ def search_turns(
 
     The step is lowered for each number of turns that is tried: 3 for a volume of 512^3 voxels.
     """
-    target, sizes = devices.target(step.dtype), dict(parse_shape(next(iter(step.part_inputs.values()))[0]))
-    layouts = layouts_in_turns(devices.number, sizes, [name for name, _ in volume_of(step)])
-    recompute, best, reason = recomputes_activations(step.task), None, {}
+    layouts, best, reason = _layouts_in_turns(step, devices), None, {}
     begin, end = 0, len(layouts)
     bar = tqdm(desc="search", unit="number of turns", disable=not progress, leave=False, file=sys.stderr)
     while begin < end:
         bar.update()
-        layout = dataclasses.replace(layouts[(begin + end) // 2], offload_dir=devices.offload_dir)
+        layout = layouts[(begin + end) // 2]
         try:
-            turns = turn_costs(step, layout)
+            found = _rank_turns(step, devices, layout)
         except MtfImagingError as error:
             return None, {layout: first_fault(error)}
-        free = free_space(devices.offload_dir)
-        if turns.waiting > free:
+        turns, free = found.plan.turns, free_space(devices.offload_dir)
+        if turns and turns.waiting > free:
             needs = f"turns store {format_bytes(turns.waiting)}, but {format_bytes(free)} are free"
             return None, {layout: f"{needs}; another offload_dir may have more space"}
-        found = target.rank(layout, recompute, step.trace(layout), turns)
         if found.fits:
             best, end = found, (begin + end) // 2
         else:
             reason = {layout: f"even a turn needs {format_bytes(found.plan.memory)}"}
             begin = (begin + end) // 2 + 1
     return best, reason
+
+
+def _layouts_in_turns(step: TrainingStep, devices: PlannedDevices) -> list[Layout]:
+    sizes = dict(parse_shape(next(iter(step.part_inputs.values()))[0]))
+    layouts = layouts_in_turns(devices.number, sizes, [name for name, _ in volume_of(step)])
+    return [dataclasses.replace(layout, offload_dir=devices.offload_dir) for layout in layouts]
+
+
+def _rank_turns(step: TrainingStep, devices: PlannedDevices, layout: Layout) -> Found:
+    recompute, turns = recomputes_activations(step.task), turn_costs(step, layout)
+    return devices.target(step.dtype).rank(layout, recompute, step.trace(layout), turns)
 
 
 def largest_cube_of(step: TrainingStep, devices: PlannedDevices, *, progress: bool = True) -> tuple[int, Found] | None:
@@ -172,6 +181,28 @@ def largest_cube_of(step: TrainingStep, devices: PlannedDevices, *, progress: bo
             return at((size,) * len(step.sizes), every, only)
 
         return largest.largest_cube(search_at, _layouts(step, devices), devices.memory)
+
+
+def largest_cube_in_turns_of(step: TrainingStep, devices: PlannedDevices) -> tuple[int, Found] | None:
+    """Returns the side of the largest cube that fits if processors take turns, with the layout of the smallest turns.
+
+    The step is lowered for each size that is tried: about 6 for a cube of 500^3 voxels.
+    """
+
+    def need(size: int) -> float:
+        bar.update()
+        cube = step.resized((size,) * len(step.sizes))
+        try:
+            found[size] = _rank_turns(cube, devices, _layouts_in_turns(cube, devices)[-1])
+        except (IndexError, MtfImagingError):  # too few voxels for turns, or a size that the network does not accept
+            return math.inf
+        turns = found[size].plan.turns
+        return max(found[size].share, turns.waiting / free_space(devices.offload_dir) if turns else 0.0)
+
+    found: dict[int, Found] = {}
+    with tqdm(desc="search", unit="size in turns", file=sys.stderr) as bar:
+        size = largest.largest_size(need)
+    return None if size is None else (size, found[size])
 
 
 def _layouts(step: TrainingStep, devices: PlannedDevices) -> list[Layout]:

@@ -12,7 +12,7 @@ from mtf_imaging.cli import main
 from mtf_imaging.cli.commands.bench import parse_setup
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import MtfImagingError
-from tests import waiting
+from tests import commands, waiting
 
 NETWORK = ("--gin.UNet3D.base_filters=2", "--gin.UNet3D.depth=2", "--gin.UNet3D.convs=1")
 SMALL = ("--resolution=16", *NETWORK, "--steps=2")
@@ -151,6 +151,20 @@ def test_setups_are_measured(capsys):
     one, split = found["setups"]
     assert one["loss"] == pytest.approx(split["loss"], rel=1e-5)
     assert one["moved_bytes"] == 0 < split["moved_bytes"] == split["modelled"]["moved_bytes"]
+
+
+@pytest.mark.slow
+def test_the_model_includes_the_memory_and_the_offloaded_bytes_of_turns(capsys):
+    turns = ("--resolution=32", "--mesh_shape=slabs:4", "--layout=x:slabs", "--sequential=slabs", "--json")
+    code, out, err = run(capsys, *SMALL, *turns)
+    assert code == 0, err
+    found = json.loads(out)
+    one, in_turns = (row["modelled"] for row in found["setups"])
+    assert commands.run("explain", *NETWORK, *turns) == 0
+    costs = json.loads(capsys.readouterr()[0])["turns"]
+    offload = (costs["written"] + costs["read"]) / found["hardware"]["offload"]
+    assert in_turns["seconds"] - one["seconds"] > 0.9 * offload
+    assert in_turns["memory_bytes"] == costs["memory"] < one["memory_bytes"]
 
 
 @pytest.mark.slow

@@ -360,14 +360,17 @@ def test_search_finds_the_largest_cube(run):
     )
     assert code == 0
     size = int(out.split("up to ")[1].split("^3")[0])
-    (flags,) = re.findall(r"^To train on it: (.*)$", out, re.MULTILINE)
-    flags = flags.split()
+    flags, turn_flags = (found.split() for found in re.findall(r"^To train on it: (.*)$", out, re.MULTILINE))
     assert flags[:2] == ["--resolution", str(size)]
     report = json.loads(run("explain", *network, *flags, "--json")[1])
     total = report["memory_a_device"]["recomputed" if report["recompute"] else "kept"]["total"]
     assert total <= 0.05 * 2**30
     larger = json.loads(run("explain", *network, *flags, "--resolution", str(size + 16), "--json")[1])
     assert all(kind["total"] > 0.05 * 2**30 for kind in larger["memory_a_device"].values())
+    in_turns = json.loads(run("explain", *network, *turn_flags, "--json")[1])
+    assert int(turn_flags[1]) > size
+    assert in_turns["memory_a_device"]["kept"]["total"] <= 0.05 * 2**30
+    assert f"up to {turn_flags[1]}^3 voxels in {in_turns['turns']['turns']} turns" in out
 
 
 def test_search_requires_devices_and_a_positive_limit(run):

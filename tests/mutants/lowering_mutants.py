@@ -161,11 +161,6 @@ MUTANTS = [
         ("return [dx, dscale, None, None, ddy]", "return [dx, dscale, None, None, None]"),
     ),
     *mutants(
-        "mtf_imaging/engine/ops/norm/layer.py",
-        f"{_OPS} and norm",
-        ("return [dx, dscale, None, None, ddy]", "return [dx, None, None, None, ddy]"),
-    ),
-    *mutants(
         "mtf_imaging/engine/ops/norm/sums.py",
         f"{_OPS} and norm",
         (

@@ -92,7 +92,7 @@ MUTANTS = [
             "[i - distance if 0 <= i - distance < n else None for",
             "[i + distance if 0 <= i + distance < n else None for",
         ),
-        ("_read(stack, dim, piece.target, voxels) + pad(value, own, 0) if adds", "pad(value, own, 0) if adds"),
+        ("cut(stack, {dim: (piece.target, voxels)}) + pad(value, own, 0) if adds", "pad(value, own, 0) if adds"),
         ("Piece(piece.voxels, -piece.distance,", "Piece(piece.voxels, piece.distance,"),
     ),
     *mutants(
@@ -104,7 +104,7 @@ MUTANTS = [
             "",
             _OPS,
         ),
-        ("begin[m.dim + 1], size[m.dim + 1] = m.before, m.size", "begin[m.dim + 1], size[m.dim + 1] = m.after, m.size"),
+        ("return {m.dim: (m.before, m.size) for m", "return {m.dim: (m.after, m.size) for m"),
         ("pads[m.dim + 2 - first] = [m.before, m.after]", "pads[m.dim + 2 - first] = [m.after, m.before]"),
         ("pads, constant(fill, stack.dtype)", "pads, constant(0, stack.dtype)"),
     ),
@@ -146,8 +146,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/meshes/halo/joining.py",
         "tests/engine/meshes/test_halo.py",
-        ("functools.partial(cut, self.margin.size - before, before)", "functools.partial(cut, 0, before)"),
-        ("functools.partial(cut, 0, after)", "functools.partial(cut, margin.size - after, after)"),
+        ("{dim - 1: (self.margin.size - before, before)}", "{dim - 1: (0, before)}"),
+        ("{dim - 1: (0, after)}", "{dim - 1: (self.margin.size - after, after)}"),
         ("_filled(stack, dim, before, fill)", "_filled(stack, dim, before, 0)"),
         ("_filled(stack, dim, after, fill)", "_filled(stack, dim, after, 0)"),
         (

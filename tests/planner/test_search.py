@@ -1,6 +1,7 @@
 """Search: the ranking of all legal layouts, and the largest cube."""
 
 import dataclasses
+import math
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +11,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.planner.cost.hardware import Hardware, find_hardware
 from mtf_imaging.planner.render.search_table import search_table
 from mtf_imaging.planner.search.equal import equal_layouts, split_axes
-from mtf_imaging.planner.search.largest import largest_cube
+from mtf_imaging.planner.search.largest import largest_cube, largest_size
 from mtf_imaging.planner.search.search import Searched, Steps, Target, candidates, layouts_in_turns, search
 from mtf_imaging.training.optimizers import Adafactor
 from mtf_imaging.training.step import TrainingStep
@@ -271,3 +272,20 @@ def test_the_largest_cube_tries_different_layouts_before_equal_ones():
 
 def test_none_if_no_cube_fits():
     assert largest_cube(Cubes(1.0), [Layout.parse("rows:8", "x:rows")], 1.0) is None
+
+
+@pytest.mark.parametrize("power", [1, 2, 3])
+@pytest.mark.parametrize("size", [0, 16, 144, 512, 1504])
+def test_the_largest_size_in_turns_is_found_with_few_tries(size, power):
+    tried = []
+
+    def need(n):
+        tried.append(n)
+        return (n / (size + 1)) ** power
+
+    assert largest_size(need) == (size or None)
+    assert len(tried) <= 6 * (4 - power)
+
+
+def test_sizes_that_the_network_refuses_do_not_fit():
+    assert largest_size(lambda n: 0.5 if n <= 352 else math.inf) == 352

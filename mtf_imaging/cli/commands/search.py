@@ -18,7 +18,7 @@ class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
       memory_limit: memory of a device that tensors may take, in GiB. Default: 75% of its memory, or the value in its
         gin file.
       top: number of rows to show; layouts that differ only by swapped axes share a row.
-      max_resolution: whether to find the largest cube instead.
+      max_resolution: whether to find the largest cube instead, and the largest cube if processors take turns.
     """
 
     data_dir: str | None = changed(JobFolders, "data_dir")
@@ -47,7 +47,7 @@ def run(values: flags.FlagValues) -> str:
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps
     from mtf_imaging.cli.runtime.search_report import largest_text, ranking_text
-    from mtf_imaging.jobs.searching import PlannedDevices, largest_cube_of, search_step
+    from mtf_imaging.jobs.searching import PlannedDevices, largest_cube_in_turns_of, largest_cube_of, search_step
     from mtf_imaging.planner.cost.recipe import Recipe
 
     setup = configuration.bind()
@@ -59,7 +59,8 @@ def run(values: flags.FlagValues) -> str:
     devices = PlannedDevices(values.num_devices, hardware, limit, *hosts, setup.offload_dir)
     recipe = Recipe(planned_num_steps(), values.price_per_hour)
     if values.max_resolution:
-        print(largest_text(largest_cube_of(step, devices), step, devices, recipe))
+        at_once, in_turns = largest_cube_of(step, devices), largest_cube_in_turns_of(step, devices)
+        print(largest_text(at_once, in_turns, step, devices, recipe))
     else:
         print(ranking_text(search_step(step, devices), step, devices, values.top, recipe))
     return "mtf-imaging explain reports all costs of one layout, and bench measures it"

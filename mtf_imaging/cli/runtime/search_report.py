@@ -48,35 +48,36 @@ def ranking_text(
 
 
 def largest_text(
-    largest: tuple[int, Found] | None,
+    at_once: tuple[int, Found] | None,
+    in_turns: tuple[int, Found] | None,
     step: TrainingStep,
     devices: PlannedDevices,
     recipe: Recipe = UNKNOWN_RECIPE,
 ) -> str:
-    """Returns the largest cube, with the training cost and the flags to train on it.
+    """Returns the largest cubes, with the training cost and the flags to train on them.
 
     Args:
-      largest: the side of the cube in voxels, and the layout; None if not even the smallest cube fits.
+      at_once: the side of the cube in voxels, and the layout; None if not even the smallest cube fits.
+      in_turns: the same if processors take turns.
       step: the training step.
       devices: the devices.
       recipe: the training length and the device price.
     """
-    if largest is None:
-        fix = "Fix: more --num_devices, or a higher --memory_limit."
-        return f"{_on(devices)}: not even the smallest cube fits. {fix}"
-    size, best = largest
-    memory_use = "activations recomputed in the backward pass" if best.recompute else "all activations kept"
-    return "\n".join(
-        [
-            f"{_on(devices)}, batch {step.batch_size}, {step.dtype}: up to {size}^3 voxels,",
-            f"{memory_use}: {format_bytes(best.plan.memory)} of {format_bytes(int(devices.memory))} per device, "
-            f"{format_seconds(best.time.total)} per step.",
-            "",
+    lines = [f"{_on(devices)}, batch {step.batch_size}, {step.dtype}:"]
+    if at_once is None:
+        lines.append("not even the smallest cube fits. Fix: more --num_devices, or a higher --memory_limit.")
+    for size, best in filter(None, (at_once, in_turns)):
+        memory_use = "activations recomputed in the backward pass" if best.recompute else "all activations kept"
+        turns = best.plan.turns
+        how = f" in {turns.turns} turns, {format_bytes(turns.waiting)} wait" if turns else ""
+        lines += [
+            f"up to {size}^3 voxels{how}, {memory_use}: {format_bytes(best.plan.memory)} of "
+            f"{format_bytes(int(devices.memory))} per device, {format_seconds(best.time.total)} per step.",
             *_training(best, step, devices, recipe, "training"),
-            "",
             f"To train on it: --resolution {size} {_flags(best, step)}",
+            "",
         ]
-    )
+    return "\n".join(lines).rstrip()
 
 
 def _training(found: Found, step: TrainingStep, devices: PlannedDevices, recipe: Recipe, title: str) -> Iterator[str]:

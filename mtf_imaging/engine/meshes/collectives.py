@@ -198,7 +198,7 @@ def _own_part(view: tf.Tensor, axis: int, dim: int, shard: int, grid: ShardGrid)
     return tf.gather(split, list(range(0, n * n, n + 1)), axis=axis)
 
 
-def _ranges(sources: Sequence[int | None], shards_along: int, local_along: int) -> list[tuple[int | None, int, int]]:
+def _ranges(sources: Sequence[int | None], local_along: int) -> list[tuple[int | None, int, int]]:
     """Joins the sources of consecutive processors into ranges `(shard, first, count)`; shard None means no source."""
     ranges: list[tuple[int | None, int, int]] = []
     for source in sources:
@@ -235,10 +235,7 @@ def receive(
         return views[index] if count == n else views[index][:, first : first + count]
 
     groups, messages = transport.groups([axis]), []
-    ranges = [
-        _ranges(source_pcoord[position * n : (position + 1) * n], grid.shards[axis], n)
-        for position in range(grid.shards[axis])
-    ]
+    ranges = [_ranges(source_pcoord[position * n : (position + 1) * n], n) for position in range(grid.shards[axis])]
     for group in groups:
         for target, pieces in zip(group, ranges, strict=True):
             for source, first, count in pieces:

@@ -46,10 +46,6 @@ class ShardGrid:
         return math.prod(self.shards)
 
     @property
-    def num_processors(self) -> int:
-        return math.prod(self.mesh)
-
-    @property
     def stack_size(self) -> int:
         """The number of processors per shard."""
         return math.prod(self.local)

@@ -94,16 +94,14 @@ class Runtime:
         self._check_secret()
         self._peers.start()
 
-    def transport(self, mesh_sizes: Sequence[int], communication: str | None = None) -> BetweenProcesses:
+    def transport(self, mesh_sizes: Sequence[int]) -> BetweenProcesses:
         """Returns the transport of a mesh with one shard for each process.
 
         Args:
           mesh_sizes: number of processors along each mesh dimension; they must be divisible among the processes.
-          communication: how TensorFlow sums and gathers; None for the default of this runtime.
         """
-        grid = ShardGrid.make(mesh_sizes, self.processes.num)
-        communication = communication or self.communication
-        return BetweenProcesses(grid, self.processes.index, self.device, self._numbers, communication, self.watched)
+        grid, own = ShardGrid.make(mesh_sizes, self.processes.num), self.processes.index
+        return BetweenProcesses(grid, own, self.device, self._numbers, self.communication, self.watched)
 
     def agree(self, facts: Mapping[str, str]) -> None:
         """Compares facts, such as the configuration and the data, between all processes.

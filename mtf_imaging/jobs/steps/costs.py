@@ -108,7 +108,7 @@ def explain_step(
         raise _with_faults_of_inputs(error, step, layout) from None
     repeated = check(traced.traced, layout)
     recomputes = recomputes_activations(step.task)
-    turns = turn_costs(step, layout) if layout.sequential else None
+    turns = turn_costs(step, layout)
     other = None if turns else with_recomputation(step, not recomputes)
     plan = hosts.plan(traced, layout, turns)
     return Explained(
@@ -127,11 +127,13 @@ def explain_step(
     )
 
 
-def turn_costs(step: TrainingStep, layout: Layout) -> TurnCosts:
-    """Returns what the turns of a step keep and move, summed over its devices.
+def turn_costs(step: TrainingStep, layout: Layout) -> TurnCosts | None:
+    """Returns what the turns of a step keep and move, summed over its devices; None if no processors take turns.
 
     The step is lowered, because the values that pass between turns follow from its graph.
     """
+    if not layout.sequential:
+        return None
     every = [
         (costs, number) for program, number in step.build(layout, "stacked").calls if (costs := program.turn_costs)
     ]

@@ -1,5 +1,6 @@
 """Search for the largest cube that a number of devices can train."""
 
+import math
 from collections.abc import Callable, Sequence
 
 from mtf_imaging.engine.layout import Layout
@@ -43,3 +44,22 @@ def largest_cube(
     while search_at(size + STEP, order, _FEW).best:  # the guess may still be too low
         size += STEP
     return size, search_at(size, every, None).best
+
+
+def largest_size(need: Callable[[int], float]) -> int | None:
+    """Returns the largest multiple of 16 voxels that needs at most 1; None if even 16 voxels need more.
+
+    Args:
+      need: a function from a size to the share of the memory that a cube of this size needs.
+    """
+    fits, fails, size = 0, math.inf, _SIZES[0]
+    while True:
+        share = need(size)
+        if share <= 1:
+            fits = size
+        else:
+            fails = size
+        if fails - fits <= STEP:
+            return fits or None
+        guess = size * share ** (-1 / 3) if math.isfinite(share) else (fits + size) / 2
+        size = int(min(max(guess // STEP * STEP, fits + STEP), fails - STEP))

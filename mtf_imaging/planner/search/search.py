@@ -57,14 +57,18 @@ class Found:
       recompute: whether the backward pass recomputes activations.
       plan: the cost of a step.
       time: the duration of a step.
-      fits: whether the step fits in device memory.
+      share: the memory that the step needs, as a share of the memory there is.
     """
 
     layout: Layout
     recompute: bool
     plan: Plan
     time: StepTime
-    fits: bool
+    share: float
+
+    @property
+    def fits(self) -> bool:
+        return self.share <= 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -132,10 +136,10 @@ class Target:
         """Returns the cost of a step under a layout; see `make_plan`."""
         plan = make_plan(step, layout, num_hosts=self.num_hosts, mesh_impl=self.mesh_impl, turns=turns)
         time = step_time(plan, self.hardware, self.dtype)
-        fits = plan.memory <= self.memory
+        share = plan.memory / self.memory
         if turns is not None and self.hardware.is_host:
-            fits = fits and start_ups(plan, turns.inputs)["turns"].process_memory <= self.hardware.memory
-        return Found(layout, recompute, plan, time, fits)
+            share = max(share, start_ups(plan, turns.inputs)["turns"].process_memory / self.hardware.memory)
+        return Found(layout, recompute, plan, time, share)
 
 
 def search(

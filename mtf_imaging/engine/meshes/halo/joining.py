@@ -4,13 +4,12 @@ Both neighbors' strips are exchanged at once. A margin beyond the border of the 
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.halo.margin import Margin
-from mtf_imaging.engine.meshes.halo.steps import Step
+from mtf_imaging.engine.meshes.halo.steps import Step, cut
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.local import constant
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
@@ -30,13 +29,8 @@ class Join(Step):
         before, after, dim = self.margin.before, self.margin.after, self.margin.dim + 1
         slices = _all_slices(mesh, x)
 
-        def cut(begin: int, voxels: int, index: int) -> tf.Tensor:
-            begins, sizes = [0] * len(slices[index].shape), slices[index].shape.as_list()
-            begins[dim], sizes[dim] = begin, voxels
-            return tf.slice(slices[index], begins, sizes)
-
-        to_next = before, functools.partial(cut, self.margin.size - before, before)
-        to_previous = after, functools.partial(cut, 0, after)
+        to_next = before, lambda index: cut(slices[index], {dim - 1: (self.margin.size - before, before)})
+        to_previous = after, lambda index: cut(slices[index], {dim - 1: (0, after)})
         received = _exchange(mesh, self.margin, slices, {1: to_next, -1: to_previous})
 
         def join(shard: Sequence[int], stack: tf.Tensor, strips: Mapping[int, tf.Tensor]) -> tf.Tensor:
@@ -118,7 +112,7 @@ def _exchange(
       The received strips of each shard, {1: from the previous shard, -1: from the next one}.
     """
     messages, keys = [], []
-    for distance, (voxels, cut) in directions.items():
+    for distance, (voxels, strip) in directions.items():
         if not voxels:
             continue
         shape = slices[0].shape.as_list()
@@ -126,7 +120,7 @@ def _exchange(
         for group in mesh.transport.groups([margin.axis]):
             senders, receivers = (group[:-1], group[1:]) if distance > 0 else (group[1:], group[:-1])
             for source, target in zip(senders, receivers):
-                messages.append(Message(source, target, tuple(shape), cut))
+                messages.append(Message(source, target, tuple(shape), strip))
                 keys.append((mesh.transport.index(target), distance))
     received: list[dict[int, tf.Tensor]] = [{} for _ in slices]
     for (index, distance), value in zip(keys, mesh.transport.exchange(messages, slices), strict=True):

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.halo.margin import Margin, Piece
-from mtf_imaging.engine.meshes.halo.steps import Step, pad
+from mtf_imaging.engine.meshes.halo.steps import Step, cut, pad
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 
@@ -52,13 +52,7 @@ class Read(Step):
 
 def _strip(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, begin: int, voxels: int) -> LaidOutTensor:
     """Cuts a strip out of each slice."""
-
-    def cut(stack: tf.Tensor) -> tf.Tensor:
-        begins, sizes = [0] * len(stack.shape), [-1] * len(stack.shape)
-        begins[dim + 1], sizes[dim + 1] = begin, voxels
-        return tf.slice(stack, begins, sizes)
-
-    return mesh.map_stacks(cut, x)
+    return mesh.map_stacks(lambda stack: cut(stack, {dim: (begin, voxels)}), x)
 
 
 def _sent(mesh: ShardMeshImpl, x: LaidOutTensor, axis: int, distance: int, fill: float) -> LaidOutTensor:

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import tensorflow as tf
 
@@ -46,7 +46,7 @@ class Pad(Step):
         return mesh.map_stacks(lambda stack: pad(stack, self.margins, fill), x)
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
-        return mesh.map_stacks(lambda stack: _crop(stack, self.margins), dx)
+        return mesh.map_stacks(lambda stack: cut(stack, within(self.margins)), dx)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Crop(Step):
     margins: tuple[Margin, ...]
 
     def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
-        return mesh.map_stacks(lambda stack: _crop(stack, self.margins), x)
+        return mesh.map_stacks(lambda stack: cut(stack, within(self.margins)), x)
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
         return mesh.map_stacks(lambda stack: pad(stack, self.margins, 0), dx)
@@ -113,9 +113,14 @@ def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
     return reshape(padded, [*stack.shape[:first], *padded.shape[1:]])
 
 
-def _crop(stack: tf.Tensor, margins: Sequence[Margin]) -> tf.Tensor:
-    """Cuts slices out of widened slices."""
-    begin, size = [0] * len(stack.shape), [-1] * len(stack.shape)
-    for m in margins:
-        begin[m.dim + 1], size[m.dim + 1] = m.before, m.size
-    return tf.slice(stack, begin, size)
+def cut(stack: tf.Tensor, ranges: Mapping[int, tuple[int, int]]) -> tf.Tensor:
+    """Cuts {dimension of a slice: (first voxel, number of voxels)} out of each slice."""
+    begins, sizes = [0] * len(stack.shape), [-1] * len(stack.shape)
+    for dim, (begin, size) in ranges.items():
+        begins[dim + 1], sizes[dim + 1] = begin, size
+    return tf.slice(stack, begins, sizes)
+
+
+def within(margins: Iterable[Margin]) -> dict[int, tuple[int, int]]:
+    """Returns the ranges of the slices in slices that are widened by margins, for `cut`."""
+    return {m.dim: (m.before, m.size) for m in margins}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.halo.margin import Margin, Piece
-from mtf_imaging.engine.meshes.halo.steps import Step, pad
+from mtf_imaging.engine.meshes.halo.steps import Step, cut, pad, within
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.local import reshape
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
@@ -62,7 +62,7 @@ def _send(
     """
     dim, axis, voxels, distance = margin.dim, margin.axis, piece.voxels, piece.distance
     n, local = mesh.grid.mesh[axis], mesh.grid.local[axis]
-    strips = mesh.map_stacks(lambda s: _read(s, dim, piece.source, voxels, own), x)
+    strips = mesh.map_stacks(lambda s: cut(s, {dim: (piece.source, voxels)} | within(own)), x)
     sources = [i - distance if 0 <= i - distance < n else None for i in range(n)]
     received = mesh.received(strips, axis, sources, fill)
 
@@ -70,19 +70,10 @@ def _send(
         first = shard[axis] * local - distance
         if first >= n or first + local <= 0:
             return stack
-        new = _read(stack, dim, piece.target, voxels) + pad(value, own, 0) if adds else pad(value, own, fill)
+        new = cut(stack, {dim: (piece.target, voxels)}) + pad(value, own, 0) if adds else pad(value, own, fill)
         return _write(stack, new, dim, piece.target, voxels)
 
     return mesh.map_shards(write, x, received)
-
-
-def _read(stack: tf.Tensor, dim: int, begin: int, voxels: int, own: Sequence[Margin] = ()) -> tf.Tensor:
-    """Reads a strip along `dim`, without the margins along the dimensions of `own`."""
-    begins, sizes = [0] * len(stack.shape), [-1] * len(stack.shape)
-    begins[dim + 1], sizes[dim + 1] = begin, voxels
-    for m in own:
-        begins[m.dim + 1], sizes[m.dim + 1] = m.before, m.size
-    return tf.slice(stack, begins, sizes)
 
 
 def _write(stack: tf.Tensor, value: tf.Tensor, dim: int, begin: int, voxels: int) -> tf.Tensor:

@@ -243,10 +243,9 @@ class ConvFilterGrad(_ConvOperation):
         y: mtf.Tensor,
         geometry: Geometry,
         filter_shape: mtf.Shape,
-        name: str | None = None,
     ) -> None:
         batch_dims = x.shape.dims[: geometry.batch_ndims]
-        super().__init__(kind, [x, y], geometry, filter_shape, x.shape.dims[-1], batch_dims, name or f"{kind}_df")
+        super().__init__(kind, [x, y], geometry, filter_shape, x.shape.dims[-1], batch_dims, f"{kind}_df")
         self._outputs = [mtf.Tensor(self, filter_shape, x.dtype)]
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:

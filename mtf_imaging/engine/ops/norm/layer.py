@@ -10,6 +10,7 @@ from mtf_imaging.engine.meshes.exchange import Round, sum_over
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.ops.norm import local as local_norm
+from mtf_imaging.engine.ops.norm.normalization import outputs_of, second_derivatives
 from mtf_imaging.engine.ops.norm.norms import channel_variable, check_count, check_norm
 from mtf_imaging.engine.ops.norm.sums import WholeBatch
 from mtf_imaging.engine.ops.window_op import first_axis
@@ -69,12 +70,7 @@ class LayerNormalize(_LayerNormOperation):
 
     def __init__(self, x: mtf.Tensor, scale: mtf.Tensor, offset: mtf.Tensor, epsilon: float) -> None:
         super().__init__([x, scale, offset], epsilon, self.kind)
-        statistics = mtf.Shape(x.shape.dims[:-1])
-        self._outputs = [
-            mtf.Tensor(self, x.shape, x.dtype, index=0),
-            mtf.Tensor(self, statistics, scale.dtype, index=1),
-            mtf.Tensor(self, statistics, scale.dtype, index=2),
-        ]
+        self._outputs = outputs_of(self, x, mtf.Shape(x.shape.dims[:-1]))
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         (x, scale, _), (_, mean, variance) = self.inputs, self.outputs
@@ -108,11 +104,7 @@ class LayerNormalize(_LayerNormOperation):
 
 
 class LayerNormalizeGrad(_LayerNormOperation):
-    """Gradients of `LayerNormalize` with respect to x, scale and offset, including those through the statistics.
-
-    For second derivatives, the gradient of this operation differentiates the same normalization, built from operations
-    of mesh_tensorflow.
-    """
+    """Gradients of `LayerNormalize` with respect to x, scale and offset, including those through the statistics."""
 
     def __init__(
         self,
@@ -124,34 +116,13 @@ class LayerNormalizeGrad(_LayerNormOperation):
         epsilon: float,
     ) -> None:
         super().__init__([x, scale, mean, variance, dy], epsilon, f"{self.kind}_dx")
-        self._outputs = [
-            mtf.Tensor(self, x.shape, x.dtype, index=0),
-            mtf.Tensor(self, scale.shape, scale.dtype, index=1),
-            mtf.Tensor(self, scale.shape, scale.dtype, index=2),
-        ]
+        self._outputs = outputs_of(self, x, scale.shape)
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
-        x, scale, _, _, dy = self.inputs
-        gradients, operations = self.graph.capture_operations(lambda: self._elementary(x, scale, dy))
-        # These operations compute the statistics from `x`, so the inputs `mean` and `variance` have no gradient.
-        dx, dscale, ddy = mtf.gradients(gradients, [x, scale, dy], grad_ys, operations)
-        return [dx, dscale, None, None, ddy]
+        def mean(values: mtf.Tensor) -> mtf.Tensor:
+            return mtf.reduce_mean(values, reduced_dim=values.shape.dims[-1])
 
-    def _elementary(
-        self, x: mtf.Tensor, scale: mtf.Tensor, dy: mtf.Tensor
-    ) -> tuple[mtf.Tensor, mtf.Tensor, mtf.Tensor]:
-        """Returns the outputs, computed with operations of mesh_tensorflow."""
-        channels = x.shape.dims[-1]
-
-        def normalized() -> mtf.Tensor:
-            centered = wide_x - mtf.reduce_mean(wide_x, reduced_dim=channels)
-            variance = mtf.reduce_mean(mtf.square(centered), reduced_dim=channels)
-            return centered * mtf.rsqrt(variance + self._epsilon) * scale
-
-        wide_x, wide_dy = mtf.cast(x, scale.dtype), mtf.cast(dy, scale.dtype)
-        y, operations = self.graph.capture_operations(normalized)
-        dx, dscale = mtf.gradients([y], [wide_x, scale], [wide_dy], operations)
-        return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
+        return second_derivatives(self, mean, self._epsilon, grad_ys)
 
     def lower(self, lowering: mtf.Lowering) -> None:
         mesh = lowering.mesh_impl(self)

@@ -7,7 +7,7 @@ Each processor sums the channels of its slice. The sums of all slices that share
 import dataclasses
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
@@ -32,6 +32,47 @@ class Sharing:
 
     by_case: bool = False
     group: int = 1
+
+
+def outputs_of(op: mtf.Operation, x: mtf.Tensor, shape: mtf.Shape) -> list[mtf.Tensor]:
+    """Returns the outputs of a norm or its gradient: one like `x`, and two of a shape, in the dtype of statistics."""
+    others = [mtf.Tensor(op, shape, op.inputs[1].dtype, index=i) for i in (1, 2)]
+    return [mtf.Tensor(op, x.shape, x.dtype, index=0), *others]
+
+
+def second_derivatives(
+    op: mtf.Operation,
+    mean: Callable[[mtf.Tensor], mtf.Tensor],
+    epsilon: float,
+    grad_ys: Sequence[mtf.Tensor | None],
+) -> list[mtf.Tensor | None]:
+    """Returns the gradients of the gradient of a norm, whose inputs are x, scale, mean, variance and dy.
+
+    The same normalization is differentiated, built from operations of mesh_tensorflow. These operations sum over
+    processors and can be differentiated any number of times, but they take more time and memory than the fused kernels.
+
+    Args:
+      op: the gradient of the norm.
+      mean: the mean over the values that share statistics.
+      epsilon: the number that is added to the variance.
+      grad_ys: the gradients of the outputs of `op`.
+    """
+    x, scale, _, _, dy = op.inputs
+
+    def gradients() -> tuple[mtf.Tensor, mtf.Tensor, mtf.Tensor]:
+        def normalized() -> mtf.Tensor:
+            centered = wide_x - mean(wide_x)
+            return centered * mtf.rsqrt(mean(mtf.square(centered)) + epsilon) * scale
+
+        wide_x, wide_dy = mtf.cast(x, scale.dtype), mtf.cast(dy, scale.dtype)
+        y, operations = op.graph.capture_operations(normalized)
+        dx, dscale = mtf.gradients([y], [wide_x, scale], [wide_dy], operations)
+        return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
+
+    found, operations = op.graph.capture_operations(gradients)
+    # These operations compute the statistics from `x`, so the inputs `mean` and `variance` have no gradient.
+    dx, dscale, ddy = mtf.gradients(found, [x, scale, dy], grad_ys, operations)
+    return [dx, dscale, None, None, ddy]
 
 
 class _NormOperation(mtf.Operation):
@@ -103,12 +144,7 @@ class Normalize(_NormOperation):
         name: str | None = None,
     ) -> None:
         super().__init__(kind, [x, scale, offset], sharing, epsilon, name or kind)
-        statistics = mtf.Shape(x.shape.dims[:1] * sharing.by_case + x.shape.dims[-1:])
-        self._outputs = [
-            mtf.Tensor(self, x.shape, x.dtype, index=0),
-            mtf.Tensor(self, statistics, scale.dtype, index=1),
-            mtf.Tensor(self, statistics, scale.dtype, index=2),
-        ]
+        self._outputs = outputs_of(self, x, mtf.Shape(x.shape.dims[:1] * sharing.by_case + x.shape.dims[-1:]))
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
         (x, scale, _), (_, mean, variance) = self.inputs, self.outputs
@@ -154,12 +190,7 @@ class Normalize(_NormOperation):
 
 
 class NormalizeGrad(_NormOperation):
-    """Gradients of `Normalize` with respect to x, scale and offset, including those through the statistics.
-
-    For second derivatives, the gradient of this operation differentiates the same normalization, built from operations
-    of mesh_tensorflow. These operations sum over processors and can be differentiated any number of times, but they
-    take more time and memory than the fused kernels.
-    """
+    """Gradients of `Normalize` with respect to x, scale and offset, including those through the statistics."""
 
     def __init__(
         self,
@@ -173,33 +204,10 @@ class NormalizeGrad(_NormOperation):
         epsilon: float,
     ) -> None:
         super().__init__(kind, [x, scale, mean, variance, dy], sharing, epsilon, f"{kind}_dx")
-        self._outputs = [
-            mtf.Tensor(self, x.shape, x.dtype, index=0),
-            mtf.Tensor(self, scale.shape, scale.dtype, index=1),
-            mtf.Tensor(self, scale.shape, scale.dtype, index=2),
-        ]
+        self._outputs = outputs_of(self, x, scale.shape)
 
     def gradient(self, grad_ys: Sequence[mtf.Tensor | None]) -> list[mtf.Tensor | None]:
-        x, scale, _, _, dy = self.inputs
-        gradients, operations = self.graph.capture_operations(lambda: self._elementary(x, scale, dy))
-        # These operations compute the statistics from `x`, so the inputs `mean` and `variance` have no gradient.
-        dx, dscale, ddy = mtf.gradients(gradients, [x, scale, dy], grad_ys, operations)
-        return [dx, dscale, None, None, ddy]
-
-    def _elementary(
-        self, x: mtf.Tensor, scale: mtf.Tensor, dy: mtf.Tensor
-    ) -> tuple[mtf.Tensor, mtf.Tensor, mtf.Tensor]:
-        """Returns the outputs, computed with operations of mesh_tensorflow."""
-
-        def normalized() -> mtf.Tensor:
-            centered = wide_x - self._elementary_mean(wide_x)
-            variance = self._elementary_mean(mtf.square(centered))
-            return centered * mtf.rsqrt(variance + self._epsilon) * scale
-
-        wide_x, wide_dy = mtf.cast(x, scale.dtype), mtf.cast(dy, scale.dtype)
-        y, operations = self.graph.capture_operations(normalized)
-        dx, dscale = mtf.gradients([y], [wide_x, scale], [wide_dy], operations)
-        return mtf.cast(dx, x.dtype), dscale, mtf.reduce_sum(wide_dy, output_shape=scale.shape)
+        return second_derivatives(self, self._elementary_mean, self._epsilon, grad_ys)
 
     def _elementary_mean(self, values: mtf.Tensor) -> mtf.Tensor:
         """Returns the mean over all values that share statistics: `[cases, channels]`, or `[channels]` for a batch."""
