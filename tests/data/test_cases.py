@@ -88,7 +88,7 @@ def test_every_unpaired_file_is_named(tmp_path):
     assert [case.key for case in find_cases(tmp_path, need_labels=False)] == ["1", "2"]
     touch(tmp_path, "imagesTr/liver_0.nii.gz")
     with pytest.raises(
-        DataError, match=rf"liver_0.* Fix: add .*, remove these, or give the parent folder, {tmp_path}\."
+        DataError, match=rf"liver_0.* Fix: add .*correct the names.*, or give the parent folder, {tmp_path}\."
     ):
         find_cases(tmp_path / "imagesTr")
 

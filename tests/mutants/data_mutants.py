@@ -61,11 +61,11 @@ MUTANTS = [
             "return Span(self.start / self.step, n * self.size / self.length, n, self.back, self.kernel)",
         ),
         ("step = mm / own", "step = own / mm"),
-        ("math.floor((g - n / step) / 2 + SLIVER)", "math.floor((g - n / step) + SLIVER)"),
+        ("math.floor((g - n / step + EXCESS) / 2)", "math.floor(g - n / step + EXCESS)"),
         ("Span(-before * step, g * step, g, *kernels)", "Span(-before * step + step / 2, g * step, g, *kernels)"),
         ("tuple(Span(0.0, n, g) for n, g", "tuple(Span(0.5, n, g) for n, g"),
         ("math.ceil(voxels / multiple) * multiple", "math.floor(voxels / multiple) * multiple"),
-        ("math.ceil(n * mine / mm - SLIVER)", "math.ceil(n * mm / mine - SLIVER)"),
+        ("math.ceil(n * mine / mm - EXCESS)", "math.ceil(n * mm / mine - EXCESS)"),
     ),
     *mutants(
         "mtf_imaging/data/augmentation/warp.py",

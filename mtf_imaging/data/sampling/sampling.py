@@ -11,6 +11,9 @@ Spacing = tuple[float, float, float]
 
 BOX_MULTIPLE = 16  # Any size is valid; networks that halve these sizes, and layouts that split them, waste no voxels.
 SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
+# In voxels of the grid. A volume that exceeds a number of voxels by less needs no further voxel: headers round sizes, as
+# in 3.001 mm for 3 mm. Half of the excess lies before the grid.
+EXCESS = 0.25
 
 AVERAGE, LINE, SPLINE, NEAREST = "average", "line", "spline", "nearest"  # kernels; see `interpolation.weights`
 
@@ -76,7 +79,8 @@ class Sampling:
     With a spacing, every voxel has that size, and the grid is a box in the center of the field of view. The box is
     padded with air where it extends beyond the volume, and the volume is cropped where it extends beyond the box. The
     center depends only on the header, so training and prediction place the box identically. If the box crops too much,
-    choose a larger one. The box is shifted by less than a voxel to align it with the first voxel of the volume. A
+    choose a larger one. The box is shifted by less than a voxel to align it with the first voxel of the volume; an
+    excess of the volume over the box by less than a quarter of a voxel lies after the box. A
     volume that already has this spacing is padded and cropped by whole voxels, without interpolation.
 
     Attributes:
@@ -129,7 +133,7 @@ class Sampling:
         spans = []
         for n, own, g, mm, kernels in zip(shape, spacing, self.grid, self.spacing, self.kernels, strict=True):
             step = mm / own
-            before = math.floor((g - n / step) / 2 + SLIVER)  # voxels of padding, or of cropping if negative
+            before = math.floor((g - n / step + EXCESS) / 2)  # voxels of padding, or of cropping if negative
             spans.append(Span(-before * step, g * step, g, *kernels))
         return tuple(spans)
 
@@ -173,14 +177,14 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, mult
 
 
 def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
-    """Returns the number of voxels with another spacing that cover a volume.
+    """Returns the number of voxels with another spacing that cover a volume, except for an excess of a quarter voxel.
 
     Args:
       shape: size of the volume in voxels along x, y, z.
       own: voxel size of the volume in mm.
       spacing: the other voxel size in mm.
     """
-    return tuple(math.ceil(n * mine / mm - SLIVER) for n, mine, mm in zip(shape, own, spacing, strict=True))
+    return tuple(math.ceil(n * mine / mm - EXCESS) for n, mine, mm in zip(shape, own, spacing, strict=True))
 
 
 def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | None:

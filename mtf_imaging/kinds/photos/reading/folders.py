@@ -289,7 +289,10 @@ def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[st
     missing = [key for key in keys if key not in images]
     if missing:
         has_endings = all(PHOTOS.stem(Path(key)) in images for key in missing)
-        fix = "write the names without endings" if has_endings else "add the photos, or remove these names"
+        has_columns = all(Path(key.split()[0]).stem in images for key in missing)
+        fix = "add the photos, or correct these names"
+        if has_endings or has_columns:
+            fix = f"write one name a line, without {'endings' if has_endings else 'a second column'}"
         raise DataError(
             f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {_shown(missing)}. Fix: {fix}."
         )
