@@ -8,7 +8,7 @@ import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
-from mtf_imaging.cli.config import gin_config, resources, setup_flags
+from mtf_imaging.cli.config import configurables, gin_config, resources, setup_flags
 from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
@@ -175,6 +175,24 @@ def test_errors_in_parameters(parameter, message):
         setup_of(f"--gin_param={parameter}")
     assert message in str(error.value)
     assert "In bindings string" not in str(error.value)
+
+
+def test_a_missing_import_of_a_model_is_named():
+    error = ValueError("No configurable matching reference '@unet3d.Segmentation()'.\n  In file")
+    shown = "'@unet3d.Segmentation()'. Fix: add the line: import mtf_imaging.models.unet3d\n  In file"
+    assert gin_config._explanation(error, "").endswith(shown)
+    assert configurables.module_of("Adam") is None
+
+
+def test_settings_that_nothing_refers_to_are_named(caplog):
+    setup_of("--gin.train.optimizer=@Adam()", "--gin.Adam.learning_rate=0.1", "--gin.toy.rate=1")
+    assert "have no effect" not in caplog.text
+    gin.clear_config()
+    setup_of(
+        "--gin.train.optimizer=@fast/Adam()",
+        *("--gin_param=slow/Adam.beta1=0.1", "--gin_param=fast/Adam.beta1=0.2", "--gin.SGD.learning_rate=0.1"),
+    )
+    assert "no other setting uses their class or scope: slow/Adam.beta1, SGD.learning_rate. Fix" in caplog.text
 
 
 def test_a_parameter_may_be_a_macro_that_another_uses():

@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases, find_data_set
@@ -79,6 +81,14 @@ def test_files_with_other_names_are_skipped_with_a_warning(tmp_path, caplog):
         "old/scan0.nii.gz, "
         "old/scan1.nii.gz, "
     ) in caplog.text
+
+
+def test_a_list_of_pairs_keeps_the_numbers_of_channels(tmp_path):
+    touch(tmp_path, "imagesTr/c_0_0000.nii.gz", "labelsTr/c_0.nii.gz")
+    pairs = [{"image": "./imagesTr/c_0_0000.nii.gz", "label": "./labelsTr/c_0.nii.gz"}]
+    fields = {"channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}, "training": pairs}
+    (tmp_path / "dataset.json").write_text(json.dumps(fields))
+    assert [case.key for case in find_cases(tmp_path)] == ["c_0"]
 
 
 def test_every_unpaired_file_is_named(tmp_path):

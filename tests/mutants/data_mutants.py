@@ -61,11 +61,11 @@ MUTANTS = [
             "return Span(self.start / self.step, n * self.size / self.length, n, self.back, self.kernel)",
         ),
         ("step = mm / own", "step = own / mm"),
-        ("math.floor((g - n / step + EXCESS) / 2)", "math.floor(g - n / step + EXCESS)"),
+        ("math.floor((g - n / step + EXCESS * min(1, 1 / step)) / 2)", "math.floor(g - n / step + EXCESS)"),
         ("Span(-before * step, g * step, g, *kernels)", "Span(-before * step + step / 2, g * step, g, *kernels)"),
         ("tuple(Span(0.0, n, g) for n, g", "tuple(Span(0.5, n, g) for n, g"),
         ("math.ceil(voxels / multiple) * multiple", "math.floor(voxels / multiple) * multiple"),
-        ("math.ceil(n * mine / mm - EXCESS)", "math.ceil(n * mm / mine - EXCESS)"),
+        ("[mine / mm for mine, mm in", "[mm / mine for mine, mm in"),
     ),
     *mutants(
         "mtf_imaging/data/augmentation/warp.py",

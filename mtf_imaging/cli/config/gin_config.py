@@ -152,13 +152,13 @@ def _unused_bindings(by_reference: Collection[type]) -> list[str]:
     ]
     names = {reference.rpartition("/")[2] for reference in references}
     scopes = {scope for reference in references for scope in reference.split("/")[:-1]}
-    used = {wrapped for wrapped in map(gin_internals.wrapped, names)}
+    unused = {*by_reference} - {*map(gin_internals.wrapped, names)}
     return [
         f"{scope}{'/' * bool(scope)}{selector.removeprefix('mtf_imaging.')}.{parameter}"
         for (scope, selector), parameters in gin_internals.bindings().items()
         for parameter in parameters
         if not selector.startswith("gin.")
-        and (not {*filter(None, scope.split("/"))} <= scopes or {gin_internals.wrapped(selector)} & {*by_reference} - used)
+        and (not {*scope.split("/")} <= {"", *scopes} or gin_internals.wrapped(selector) in unused)
     ]
 
 

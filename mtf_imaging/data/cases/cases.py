@@ -174,7 +174,7 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
         parent = f", or give the parent folder, {path.parent}" if is_subfolder else ""
         raise DataError(
             f"{path}: {len(missing)} file(s) lack their partner: {'; '.join(missing)}. "
-            f"Fix: add the missing files, correct the names, or list the pairs in the field {DATASET} of {FILE}{parent}."
+            f"Fix: add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}."
         )
     cases = [
         Case(

@@ -86,9 +86,9 @@ def listed_images(folder: str | Path) -> frozenset[str]:
     """
     fields = read_fields(folder) or {}
     entries = [entry for name in ("training", "test") for entry in _entries(fields.get(name))]
-    pairs = ((entry.get("image"), entry.get("label")) if isinstance(entry, Mapping) else (entry, None) for entry in entries)
+    pairs = ([entry.get("image"), entry.get("label")] if isinstance(entry, Mapping) else [entry] for entry in entries)
     listed = [[_without_ending(path) for path in pair if isinstance(path, str)] for pair in pairs]
-    return frozenset(pair[0] for pair in listed if pair and len({Path(path).name for path in pair}) == 1)
+    return frozenset(pair[0] for pair in listed if len({Path(path).name for path in pair}) == 1)
 
 
 def _entries(value: object) -> Iterator[Any]:

@@ -11,8 +11,8 @@ Spacing = tuple[float, float, float]
 
 BOX_MULTIPLE = 16  # Any size is valid; networks that halve these sizes, and layouts that split them, waste no voxels.
 SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
-# In voxels of the grid. A volume that exceeds a number of voxels by less needs no further voxel: headers round sizes, as
-# in 3.001 mm for 3 mm. Half of the excess lies before the grid.
+# In voxels of the grid or of the volume, whichever are smaller. A volume that exceeds a grid by less needs no further
+# voxel: headers round sizes, as in 3.001 mm for 3 mm. No voxel of the volume is lost, because its center is covered.
 EXCESS = 0.25
 
 AVERAGE, LINE, SPLINE, NEAREST = "average", "line", "spline", "nearest"  # kernels; see `interpolation.weights`
@@ -133,7 +133,8 @@ class Sampling:
         spans = []
         for n, own, g, mm, kernels in zip(shape, spacing, self.grid, self.spacing, self.kernels, strict=True):
             step = mm / own
-            before = math.floor((g - n / step + EXCESS) / 2)  # voxels of padding, or of cropping if negative
+            # Voxels of padding, or of cropping if negative.
+            before = math.floor((g - n / step + EXCESS * min(1, 1 / step)) / 2)
             spans.append(Span(-before * step, g * step, g, *kernels))
         return tuple(spans)
 
@@ -184,7 +185,8 @@ def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
       own: voxel size of the volume in mm.
       spacing: the other voxel size in mm.
     """
-    return tuple(math.ceil(n * mine / mm - EXCESS) for n, mine, mm in zip(shape, own, spacing, strict=True))
+    ratios = [mine / mm for mine, mm in zip(own, spacing, strict=True)]
+    return tuple(math.ceil(n * ratio - EXCESS * min(1, ratio)) for n, ratio in zip(shape, ratios, strict=True))
 
 
 def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | None:

@@ -17,8 +17,7 @@ from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
 _PASSES = 300
 _FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
-# The words for the sides in the languages and abbreviations of published data sets; the first word of a pair with no end
-# stands for any ending, as in izquierdo.
+# The words for left and right in published data sets.
 _SIDES = (("left", "right"), ("l", "r"), ("links", "rechts"), ("gauche", "droit"), ("izquierd", "derech"))
 _WORDS = {"lh", "rh", "droite", *(word + end for pair in _SIDES for word in pair for end in ("", "o", "a"))}
 _NAME_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")

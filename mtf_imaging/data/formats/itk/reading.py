@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.formats.itk.geometry import ItkGeometry, Place
+from mtf_imaging.data.formats.label_names import names_in_nrrd
 from mtf_imaging.data.formats.packages import import_simpleitk
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.listing.itk_headers import ItkHeader, read_itk_header
@@ -74,7 +75,8 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         )
     doubt = None if header.has_directions else _NO_DIRECTIONS
     geometry = ItkGeometry.of(shape, place.affine, doubt=doubt, has_size=header.has_size, place=place)
-    return [Stored(path, shape, dtype, functools.partial(ItkPlanes, header, shape, dtype))], geometry
+    planes = functools.partial(ItkPlanes, header, shape, dtype)
+    return [Stored(path, shape, dtype, planes, names=names_in_nrrd(header.pairs))], geometry
 
 
 class ItkPlanes(Planes):

@@ -12,6 +12,7 @@ import numpy as np
 from nibabel.filebasedimages import ImageFileError
 from nibabel.fileholders import FileHolder
 
+from mtf_imaging.data.formats.label_names import names_in_nifti
 from mtf_imaging.data.formats.nifti.gzip_stream import GZIP, open_gzip
 from mtf_imaging.data.formats.nifti.header_checks import check_numbers, warn_of_conflicts
 from mtf_imaging.data.images.geometry import Geometry, affine_in_mm
@@ -63,9 +64,11 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
         geometry = Geometry(image.header.copy(), affine)
         if not why_lost(geometry):
             warn_of_conflicts(geometry, path)
+        names = names_in_nifti(image.header.extensions)
     scale = float(values.slope), float(values.inter)
     planes = [functools.partial(NiftiPlanes, path, image, number) for number in range(math.prod(shape[3:]))]
-    return [Stored(path, shape[:3], values.dtype, each, scale, is_stream=is_stream) for each in planes], geometry
+    common = {"scale": scale, "is_stream": is_stream, "names": names}
+    return [Stored(path, shape[:3], values.dtype, each, **common) for each in planes], geometry
 
 
 def open_image(path: Path) -> nibabel.Nifti1Image:

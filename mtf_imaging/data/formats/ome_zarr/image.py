@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.formats.label_names import names_in_zarr
 from mtf_imaging.data.formats.ome_zarr.array_layout import ArrayLayout, parse_layout, shown_value
 from mtf_imaging.data.formats.ome_zarr.geometry import ZarrGeometry, zarr_geometry
 from mtf_imaging.data.formats.ome_zarr.multiscale import OURS, Multiscale, parse_multiscale
@@ -52,7 +53,8 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
             raise Fault(
                 "is not a folder, as an OME-Zarr image is", "check the path, or unpack the image if it is an archive"
             )
-        multiscale = parse_multiscale(_read_attributes(path))
+        attributes = _read_attributes(path)
+        multiscale, names = parse_multiscale(attributes), names_in_zarr(attributes)
         folder = _array_folder(path, multiscale.array)
         array = StoredArray(folder, _read_layout(folder))
         layout, time, channel = array.layout, multiscale.number_of("time"), multiscale.number_of("channel")
@@ -67,7 +69,7 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
     x, y, z = (layout.shape[number] for number in multiscale.space)
     dtype = np.dtype(np.uint8) if layout.fill_value.dtype.kind == "b" else layout.fill_value.dtype
     stored = [
-        Stored(path, (x, y, z), dtype, functools.partial(ZarrPlanes, array, multiscale, number))
+        Stored(path, (x, y, z), dtype, functools.partial(ZarrPlanes, array, multiscale, number), names=names)
         for number in range(1 if channel is None else layout.shape[channel])
     ]
     return stored, zarr_geometry(multiscale, (x, y, z))

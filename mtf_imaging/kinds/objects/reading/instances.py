@@ -231,7 +231,7 @@ def _annotations(
         entries[number] = {}  # frees its memory
     if entries and largest <= 1:
         raise DataError(
-            f"{path}: no box reaches beyond {largest:g}, so the boxes are parts of the image, as in YOLO, and not x, y, "
+            f"{path}: no box reaches beyond {largest:g}, so the boxes are parts of the image, as in YOLO, not x, y, "
             "width and height in pixels. Fix: multiply x and width by the width of the image, and y and height by its "
             "height; do the same with polygons and areas."
         )

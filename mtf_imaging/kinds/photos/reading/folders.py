@@ -288,11 +288,9 @@ def _check_folder(folder: Path, name: str) -> None:
 def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[str, Path], source: str) -> None:
     missing = [key for key in keys if key not in images]
     if missing:
-        has_endings = all(PHOTOS.stem(Path(key)) in images for key in missing)
-        has_columns = all(Path(key.split()[0]).stem in images for key in missing)
-        fix = "add the photos, or correct these names"
-        if has_endings or has_columns:
-            fix = f"write one name a line, without {'endings' if has_endings else 'a second column'}"
+        is_form = all(Path(key.split()[0]).stem in images for key in missing)
+        names = "write one name a line, without folder, ending and second column"
+        fix = names if is_form else "add the photos, or correct these names"
         raise DataError(
             f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {_shown(missing)}. Fix: {fix}."
         )

@@ -99,7 +99,7 @@ class Segmenter:
         first = (slices.first_values(count), values[..., :count]) if self.maps.uncertainty else (slices, values)
         labels = sliced_labels(*first, geometry, self.sampling, source.path, own)
         maps = Maps(self.maps, slices, values, geometry, self.sampling, own) if self.maps.names else None
-        return Segmentation(source, labels, maps, self.cleanup)
+        return Segmentation(source, labels, maps, self.cleanup, own.stored)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,12 +113,14 @@ class Segmentation:
       labels: the labels on the voxels of the volume.
       maps: the maps to write in addition to the labels; None for none.
       cleanup: rules that the labels must obey before they are written.
+      stored: the values of the labels in files; see `Description`.
     """
 
     source: ImageSource
     labels: SlicedLabels
     maps: Maps | None
     cleanup: Cleanup
+    stored: Mapping[int, int]
 
     def send(self) -> None:
         """Sends the labels and maps of this process to process 0."""
@@ -146,11 +148,11 @@ class Segmentation:
         """
         source, geometry, order = self.source, self.source.geometry, self.source.geometry.plane_order
         if self.cleanup == AS_FOUND and not keep:
-            write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance)
+            write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance, self.stored)
             return None
         final = self.cleanup(self.labels.compact(order), geometry.spacing, source.path)
         parts = (final[slab] for slab in self.labels.parts(order))
-        write_label_slabs(output, parts, geometry, segments, provenance)
+        write_label_slabs(output, parts, geometry, segments, provenance, self.stored)
         return final
 
 
