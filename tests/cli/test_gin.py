@@ -184,6 +184,27 @@ def test_a_missing_import_of_a_model_is_named():
     assert configurables.module_of("Adam") is None
 
 
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            ["Adam.learning_rate=@Adam()", "train.optimizer=@Adam()"],
+            "Adam -> Adam refer to each other in a circle",
+        ),
+        (["a=%b", "b=%a", "toy.rate=%a"], "a -> b -> a refer to each other in a circle. Fix"),
+        ([f"toy.rate={'(' * 3000}1{')' * 3000}"], "a value is nested too deeply"),
+        (["toy.child=@a/toy()", "a/toy.child=1"], None),
+    ],
+)
+def test_circles_and_depth_are_reported(parameters, message):
+    if message is None:
+        setup_of(*(f"--gin_param={each}" for each in parameters))
+        assert toy()[2] == (1, 0.1, 1)
+        return
+    with pytest.raises(ConfigError, match=message):
+        setup_of(*(f"--gin_param={each}" for each in parameters))
+
+
 def test_settings_that_nothing_refers_to_are_named(caplog):
     setup_of("--gin.train.optimizer=@Adam()", "--gin.Adam.learning_rate=0.1", "--gin.toy.rate=1")
     assert "have no effect" not in caplog.text
@@ -203,7 +224,7 @@ def test_a_parameter_may_be_a_macro_that_another_uses():
 def test_files_that_include_each_other_are_refused(here):
     (here / "first.gin").write_text("include 'second.gin'\n")
     (here / "second.gin").write_text("include './first.gin'\n")
-    message = r"gin file first\.gin: its files include each other in a circle\. Fix: remove an include"
+    message = r"gin file first\.gin: a value is nested too deeply, or its files include each other in a circle\."
     with pytest.raises(ConfigError, match=message):
         setup_of("--gin_file=first.gin")
     with pytest.raises(ConfigError, match=message):

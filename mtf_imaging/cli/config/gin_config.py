@@ -131,12 +131,40 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
             )
     with _explained("the gin configuration"):
         gin.finalize()
+        for binding in gin_internals.bindings():
+            _check_no_circle(*binding)
     if unused := _unused_bindings(training_settings.BY_REFERENCE):
         _log.warning(
             "these settings have no effect, because no other setting uses their class or scope: %s. Fix: correct them, "
             "or set a parameter such as train.optimizer to their class.",
             ", ".join(unused),
         )
+
+
+def _check_no_circle(scope: str, selector: str, within: tuple[str, ...] = ()) -> None:
+    """Checks that the value of no parameter needs the value itself, which Python would compute without an end.
+
+    Args:
+      scope: the scope of a class or macro, "" for none.
+      selector: its full name.
+      within: the classes and macros that refer to it, outermost first.
+
+    Raises:
+      ValueError: the last of these refer to each other in a circle.
+    """
+    name = scope if selector.startswith("gin.") else f"{scope}/{selector.removeprefix('mtf_imaging.')}".lstrip("/")
+    if name in within:
+        raise ValueError(
+            f"{' -> '.join([*within[within.index(name) :], name])} refer to each other in a circle. "
+            "Fix: give one of them another value"
+        )
+    bound, scopes = gin_internals.bindings(), scope.split("/")
+    every = [bound.get(("/".join(scopes[:end]), selector), {}) for end in range(len(scopes) + 1)]
+    values = {parameter: value for each in every for parameter, value in each.items()}
+    for one in gin.config.iterate_references(values):
+        if isinstance(one, gin.config.ConfigurableReference) and one.evaluate:
+            own, _, inner = one.scoped_selector.rpartition("/")
+            _check_no_circle(own or scope, inner, (*within, name))
 
 
 def _unused_bindings(by_reference: Collection[type]) -> list[str]:
@@ -193,8 +221,8 @@ def _explained(where: str, bindings: str = ""):
     """
     try:
         yield
-    except RecursionError as error:
-        raise ConfigError(f"{where}: {CIRCLE}") from error
+    except (RecursionError, MemoryError) as error:  # Python's parser raises both for thousands of parentheses
+        raise ConfigError(f"{where}: a value is nested too deeply, or {CIRCLE}") from error
     except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError, TokenError) as error:
         raise ConfigError(f"{where}: {_explanation(error, bindings)}", getattr(error, "settings", ())) from error
 

@@ -50,11 +50,11 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> Opened:
         does not define perpendicular axes.
     """
     count = len(channels or (None,))
-    if _is_picture(path):
-        stored, geometry = open_picture(path, count)
-    else:
-        stored, geometry = format_of(path).open(path)
     with faults_named(path):
+        if _is_picture(path):
+            stored, geometry = open_picture(path, count)
+        else:
+            stored, geometry = format_of(path).open(path)
         if len(stored) != count:
             raise Fault(
                 f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {count} are needed: "

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
+from mtf_imaging.data.formats.dicom.files import check_pixels, read_dicom
 from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
-from mtf_imaging.data.formats.packages import INSTALL_DICOM, import_pydicom
+from mtf_imaging.data.formats.packages import INSTALL_DICOM
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.files.reading import Fault, check_room, damage_named
+from mtf_imaging.files.reading import Fault, damage_named
 
 FIX = "fetch the file again, move it elsewhere if it is not an image of the series, or convert the series to NIfTI"
 _DEFERRED_BYTES = 1024  # longer elements, such as pixels, are skipped
@@ -17,8 +18,6 @@ _DEFERRED_BYTES = 1024  # longer elements, such as pixels, are skipped
 # registrations and segmentations, reports, documents, and objects of radiotherapy.
 _NO_IMAGES = tuple(f"1.2.840.10008.5.1.4.1.1.{part}." for part in (11, 66, 88, 104, 481))
 _BITS = (8, 16, 32)  # of a stored number
-_MOST_BYTES = 1 << 28  # the limit for the pixels of a compressed plane
-_MOST_RATIO = 10_000  # of larger compressed planes; compressed planes of a single value reach this ratio
 _TAGS = (
     *("BitsAllocated", "BitsStored", "Columns", "GantryDetectorTilt", "ImageOrientationPatient"),
     *("ImagePositionPatient", "Modality", "ModalityLUTSequence", "NumberOfFrames", "PhotometricInterpretation"),
@@ -89,9 +88,8 @@ def _read_plane(path: Path) -> Plane | None:
       DataError: the file cannot be read; it has no pixels, several frames, colors or no position in space; or no
         installed package can decompress its pixels.
     """
-    pydicom = import_pydicom(path)
     with damage_named(path, "DICOM", FIX):
-        header = pydicom.dcmread(path, defer_size=_DEFERRED_BYTES, specific_tags=[*_TAGS])
+        header = read_dicom(path, defer_size=_DEFERRED_BYTES, specific_tags=[*_TAGS])
         kind = header.get("SOPClassUID")
         if kind and f"{kind}.".startswith(_NO_IMAGES):
             warn_once(f"{path}: is skipped, because it is no image of the series, but an object of {kind.name}.")
@@ -99,11 +97,7 @@ def _read_plane(path: Path) -> Plane | None:
         if fault := _fault_of_pixels(header):
             raise Fault(fault)
         _check_compression(header)
-        rows, columns, bits = int(header.Rows), int(header.Columns), int(header.BitsAllocated)
-        needed, size, syntax = rows * columns * bits // 8, path.stat().st_size, header.file_meta.TransferSyntaxUID
-        is_packed = syntax.is_encapsulated or syntax.is_deflated
-        declared = f"{rows} rows and {columns} columns of {bits} bits ({needed} bytes)"
-        check_room(declared, needed, size, max(_MOST_BYTES, _MOST_RATIO * size) if is_packed else size)
+        check_pixels(path, header)
         return _plane(path, header)
 
 

@@ -5,6 +5,7 @@ metadata, which repeat the metadata of the files, are not read.
 """
 
 import functools
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -22,6 +23,7 @@ from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.json_file import read_object
+from mtf_imaging.files.memory import check_room
 from mtf_imaging.files.reading import Fault, damage_named
 
 _V3, _V2_GROUP, _V2_ARRAY, _V2_ATTRIBUTES = "zarr.json", ".zgroup", ".zarray", ".zattrs"
@@ -62,6 +64,9 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
             names = ", ".join(axis.name for axis in multiscale.axes)
             what = f"its array '{multiscale.array}' has the shape {layout.shape}, but its axes are {names}"
             raise Fault(what, "store one volume, without several points in time, and the names of its axes")
+        height, size = multiscale.space[2], layout.codec.size
+        layer = math.prod(layout.shape) // layout.shape[height] * layout.chunk[height] * layout.codec.dtype.itemsize
+        check_room(f"the shape {layout.shape} and chunks of {layout.chunk}", 0, 0, at_once=2 * (layer + size))
         if not multiscale.is_label:
             _check_chunks(array)
     if multiscale.has_size and not multiscale.has_units:
