@@ -136,7 +136,7 @@ def test_broken_links_are_named(tmp_path):
         for name in ("volume-2.nii.gz", "segmentation-2.nii.gz"):
             assert f"{tmp_path / name} -> {tmp_path / 'gone' / name}" in str(error.value)
         assert "2 link(s) point to missing files" in str(error.value)
-        assert "Fix: restore the files or delete the links." in str(error.value)
+        assert "Fix: restore the files, or correct the links." in str(error.value)
 
 
 def test_a_link_to_a_missing_folder_logs_a_warning(tmp_path, caplog):
@@ -241,7 +241,7 @@ def test_many_cases_with_missing_channels_are_counted(tmp_path):
 def test_a_surplus_channel_is_named(tmp_path, channels):
     describe(tmp_path, channels)
     touch(tmp_path, *(f"imagesTr/a_000{n}.nii.gz" for n in range(len(channels) + 1)), "labelsTr/a.nii.gz")
-    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* remove these"
+    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* move these"
     with pytest.raises(DataError, match=text):
         find_cases(tmp_path)
 
@@ -249,7 +249,7 @@ def test_a_surplus_channel_is_named(tmp_path, channels):
 def test_two_files_of_one_channel(tmp_path):
     describe(tmp_path)
     touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/a_0001.nii.gz", "imagesTr/a_0001.nii", "labelsTr/a.nii.gz")
-    with pytest.raises(DataError, match=r"both files are channel 0001 of case 'a'\. Fix: remove one"):
+    with pytest.raises(DataError, match=r"both files are channel 0001 of case 'a'\. Fix: rename one"):
         find_cases(tmp_path)
 
 

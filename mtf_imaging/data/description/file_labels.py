@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 
 from mtf_imaging.data.description.description import BACKGROUND, Description
-from mtf_imaging.files.reading import Fault
 
 _WORDS = re.compile(r"[^\W_]+")
 
@@ -30,25 +29,14 @@ def labels_of_values(description: Description, stated: Mapping[int, str]) -> dic
     Args:
       description: the labels.
       stated: the names in the file by value; {} if it states none.
-
-    Raises:
-      Fault: names in the file contradict the description, and others of them are unknown.
     """
     names = names_of_values(description)
     label_of = {stored: label for label, stored in description.stored.items()}
     own = {value: label_of.get(value, value) for value in names}
     by_name = {_words(name): own[value] for value, name in names.items()}
     named = {value: by_name[_words(name)] for value, name in stated.items() if _words(name) in by_name}
-    moved = [value for value, label in named.items() if own.get(value) != label]
-    if not moved:
+    if all(own.get(value) == label for value, label in named.items()):
         return own
-    unknown = [f"{value} '{name}'" for value, name in stated.items() if value not in named and value in own]
-    if unknown:
-        raise Fault(
-            f"it names the value {moved[0]} '{stated[moved[0]]}', unlike dataset.json, which has no name like that of "
-            f"{', '.join(unknown)}; the labels of dataset.json are {listed(description)}",
-            "use the same names in the file and in dataset.json",
-        )
     return {BACKGROUND: BACKGROUND, **named}
 
 

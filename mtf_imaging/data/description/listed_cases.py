@@ -55,7 +55,7 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
         check_key(key, path)
         if key in cases:
             raise DataError(
-                f"{path}: the case '{key}' of {DATASET} occurs twice, in two forms of Unicode. Fix: remove one of them."
+                f"{path}: the case '{key}' of {DATASET} occurs twice, in two forms of Unicode. Fix: rename one of them."
             )
         images = entry.get("images") if isinstance(entry, Mapping) else None
         label = entry.get("label") if isinstance(entry, Mapping) else None

@@ -4,15 +4,14 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from mtf_imaging.data.description.description import LITS_RULES, Description
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.file_labels import listed
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.files.reading import Fault
 
-NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
-_HIGHEST = 255  # labels are stored as uint8
+_HIGHEST = 255  # in binary masks of pictures
 _SHOWN = 5  # unknown labels listed in a message
 
 
@@ -32,7 +31,6 @@ class LabelRepair:
         self._labels = np.full(max(labels) + 2, -1, np.int16)  # the last value is not permitted
         self._labels[self._values] = [*labels.values()]
         self._num_plain = int((self._labels != np.arange(len(self._labels))).argmax())  # values that are their labels
-        self._low, self._high = np.inf, -np.inf
         self._surplus: set[float] = set()
         self._as_floats = False
 
@@ -52,7 +50,6 @@ class LabelRepair:
                 raise Fault(what, f"store {listed(self._description)}")
             slab = whole
         low, high = slab.min(), slab.max()
-        self._low, self._high = min(self._low, low), max(self._high, high)
         if low >= 0 and high < self._num_plain:
             return slab.astype(np.uint8)
         if low >= 0 and high < len(self._labels):
@@ -78,11 +75,8 @@ class LabelRepair:
     def _fault(self) -> Fault:
         """Returns the fault of a mask with labels that are not in the description."""
         surplus, own = sorted(self._surplus), self._description
-        if own.rules == LITS_RULES:
-            what = f"labels range from {self._low:.0f} to {self._high:.0f}, not from 0 to {NUM_CLASSES - 1}"
-            return Fault(what, f"map them to {listed(own)}")
         shown = ", ".join(f"{label:.0f}" for label in surplus[:_SHOWN]) + (", ..." if len(surplus) > _SHOWN else "")
-        fix = f"add the labels to dataset.json, or map them to these labels, integers from 0 to {_HIGHEST}"
+        fix = "add the labels to dataset.json, or map them to its labels"
         if surplus == [_HIGHEST]:
             fix = f"store the voxels of a binary mask as {min(own.labels.values())}, not {_HIGHEST}"
-        return Fault(f"has labels that dataset.json lacks: {shown}. The labels of dataset.json are {listed(own)}", fix)
+        return Fault(f"has the label(s) {shown}, but the labels of the data set are {listed(own)}", fix)

@@ -27,7 +27,7 @@ from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.listing.image_formats import is_dicom_seg
 from mtf_imaging.data.modality import CT, is_ct, stated_modality
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.reading import faults_named, memory_named
+from mtf_imaging.files.reading import memory_named
 
 _OTHER = "OT"  # the modality of files converted by programs that did not know it
 
@@ -148,8 +148,7 @@ def _dicom_seg(path: Path, geometry: Geometry, description: Description) -> Stor
 
 
 def _mask_source(stored: Stored, geometry: Geometry, description: Description) -> StoredSource:
-    with faults_named(stored.path):
-        labels = labels_of_values(description, stored.names)
+    labels = labels_of_values(description, stored.names)
     if labels != labels_of_values(description, {}):
         shown = ", ".join(f"{value} {name}" for value, name in stored.names.items())
         what = f"its header names the values {shown}, unlike dataset.json ({listed(description)})"

@@ -80,8 +80,8 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
         if missing:
             raise DataError(
                 f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
-                f"{_shown([photo.key for photo in missing])}. Fix: add the label images as PNG files, or remove the "
-                "photos from the list or the folder."
+                f"{_shown([photo.key for photo in missing])}. Fix: add the label images as PNG files, or leave these "
+                "photos out of the list or the folder."
             )
     return photos
 
@@ -300,7 +300,7 @@ def _check_keys(keys: Sequence[str], folder: Path) -> None:
     twice = _repeated(keys)
     if twice:
         raise DataError(
-            f"{folder}: {len(twice)} photos have the name of another one: {_shown(twice)}. Fix: rename or remove them."
+            f"{folder}: {len(twice)} photos have the name of another one: {_shown(twice)}. Fix: rename them."
         )
 
 
