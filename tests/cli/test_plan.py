@@ -116,11 +116,11 @@ def test_a_plan_on_patches_is_a_job_on_patches(planned, capsys):
     assert "# Patches: as the setting patches demands." in text
     assert "# Planned: patches of 40 x 40 x 36 of 40 x 44 x 36 voxels of 4.397,4.532,4.535 mm; 16 filters" in text
     assert "# Instead of: whole volumes of 40 x 44 x 36 voxels of 4.397,4.532,4.535 mm; 32 filters" in text
-    assert "\npatch        40 x 40 x 36 voxels, 83% of a volume; 2 windows cover a volume\n" in out
-    assert "\ninstead of   whole volumes of 40 x 48 x 36 voxels of" in out
+    assert "\npatch        40 x 40 x 36 voxels, 91% of a volume; 2 windows cover a volume\n" in out
+    assert "\ninstead of   whole volumes of 40 x 44 x 36 voxels of" in out
     assert run("explain", "--gin_file", output, "--hardware", "t4") == 0
     explained = capsys.readouterr().out
-    assert "patch: 40 x 40 x 36 of 40 x 48 x 36 voxels, 83% of the image; 2 windows cover it" in explained
+    assert "patch: 40 x 40 x 36 of 40 x 44 x 36 voxels, 91% of the image; 2 windows cover it" in explained
     memory = text.partition("# Memory: ")[2].partition(" per device")[0]
     assert f" {memory} = " in explained
 
