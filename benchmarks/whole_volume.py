@@ -2,13 +2,13 @@
 
     python -m benchmarks.whole_volume --shape 512 512 800
 
-Each row is measured in a new process. Its peak memory is read from the Linux kernel. "over import" is the peak above
-the memory of the process after its imports, of which TensorFlow takes 0.5 GiB. A conversion does not import it.
+Each row is measured in a new process. Its peak memory is read from the Linux kernel, without the pages of files, which
+the system can drop. "over import" is the peak above the memory of the process after its imports, of which TensorFlow
+takes 0.5 GiB. A conversion does not import it.
 
-"predict" is the work of `mtf-imaging predict` for one volume: it reads the file, resamples it to the grid, resamples
-the probabilities back, selects the most probable class and writes a compressed segmentation. A trivial function
-replaces the network. The peak includes its float32 probabilities, 12 bytes per voxel of the grid, and the image, 4
-bytes per voxel. "convert" writes one record of a volume and its segmentation.
+"predict" is the work of `mtf-imaging predict --window 128` for one volume: it reads the file, resamples it to the grid,
+resamples the probabilities back, selects the most probable class and writes a compressed segmentation. A trivial
+function replaces the network. "convert" writes one record of a volume and its segmentation.
 
 The time includes the decompression of files ending in .gz. "scaled" is int16 with a slope and an intercept.
 """
@@ -17,12 +17,15 @@ import argparse
 import concurrent.futures
 import itertools
 import multiprocessing
+import re
 import resource
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 GIB = 2**30
+WINDOW = 128
 FILES = ("int16.nii.gz", "int16.nii", "scaled.nii.gz", "float32.nii.gz", "float64.nii.gz")
 
 
@@ -53,13 +56,20 @@ def store(folder, shape, file):
         nibabel.save(image, folder / name)
 
 
-def network(image):
-    """Returns probabilities float32 `[x, y, z, classes]`: the liver grows with the brightness, the lesion is 0."""
+def network(grid, classes=3):
+    """Returns a network of windows: label 1 grows with the brightness, and labels above 1 have the probability 0."""
     import numpy as np
 
-    probabilities = np.empty((*image.shape[:3], 3), np.float32)
-    probabilities[..., 0], probabilities[..., 1], probabilities[..., 2] = 0.5, image[..., 0], 0.0
-    return probabilities
+    from mtf_imaging.inference.network import of_function
+    from mtf_imaging.inference.sliding import sliding
+    from mtf_imaging.inference.windows import SlidingWindow
+
+    def probabilities(image):
+        result = np.zeros((*image.shape[:3], classes), np.float32)
+        result[..., 0], result[..., 1] = 0.5, image[..., 0]
+        return result
+
+    return sliding(of_function(probabilities, 1, classes), SlidingWindow(tuple(min(WINDOW, size) for size in grid)))
 
 
 def measure(what, folder, grid):
@@ -72,23 +82,40 @@ def measure(what, folder, grid):
 
     if what == "predict":
         import_tensorflow()  # the same as in a real command
-    imported = peak_bytes()
+    peak = PeakMemory(with_children=what == "convert")
+    imported = peak.bytes()
     began = time.perf_counter()
     if what == "predict":
         (volume,) = folder.glob("volume-0.*")
         output = folder.parent / "out.nii.gz"
-        predict_cases(volume, output, Sampling(grid), network, progress=False, overwrite=True)
+        predict_cases(volume, output, Sampling(grid), network(grid), progress=False, overwrite=True)
     else:
         with tempfile.TemporaryDirectory(dir=folder.parent) as records:
             resolution = "x:{},y:{},z:{}".format(*grid)
             convert(folder, Path(records) / "records", resolution, progress=False)
-    seconds, peak = time.perf_counter() - began, peak_bytes()
-    return seconds, peak, peak - imported
+    seconds, most = time.perf_counter() - began, peak.bytes()
+    return seconds, most, most - imported
 
 
-def peak_bytes():
-    """Returns the peak memory of this process or of its largest child process."""
-    return 1024 * max(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+class PeakMemory:
+    """The largest memory of this process so far, without the pages of files; or also that of its largest child."""
+
+    def __init__(self, with_children):
+        self._peak, self._with_children = 0, with_children
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def _watch(self):
+        while True:
+            self._peak = max(self._peak, self._now())
+            time.sleep(0.01)
+
+    def _now(self):
+        status = Path("/proc/self/status").read_text()
+        return 1024 * int(re.search(r"RssAnon:\s+(\d+)", status)[1])
+
+    def bytes(self):
+        children = 1024 * resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss if self._with_children else 0
+        return max(self._peak, self._now(), children)
 
 
 def fresh(function, *arguments):

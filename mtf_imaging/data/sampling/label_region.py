@@ -8,7 +8,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
 from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
-from mtf_imaging.data.sampling.sampling import Spans
+from mtf_imaging.data.sampling.sampling import Span, Spans
 
 _SLAB_BYTES = 32 << 20  # bytes of float32 probabilities; a few slabs exist at the same time
 
@@ -50,6 +50,16 @@ def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
     return tuple(needed)
 
 
+def needed_ends(n: int, span: Span) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the start and the stop of the voxels of an axis of `n` voxels that each voxel of a span needs.
+
+    Both never decrease.
+    """
+    rows = weights(n, span)
+    first, last = (each.reduceat(rows.indices, rows.indptr[:-1]) for each in (np.minimum, np.maximum))
+    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last) + 1
+
+
 def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Iterator[Region]:
     """Yields slabs of a volume's region along z, so thin that their probabilities need little memory.
 
@@ -68,7 +78,10 @@ def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Itera
 def labels_of_region(
     probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
 ) -> np.ndarray:
-    """Returns one region of the `resample_to_labels` result, bit for bit.
+    """Returns the labels of one region of a volume.
+
+    Probabilities are interpolated before labels are chosen. This gives smooth boundaries; resampled labels would show
+    steps of one grid voxel. The labels do not depend on the region.
 
     Args:
       probabilities: `[x, y, z, classes]` of the voxels `needed_region(grid, spans, region)`, any float type.
