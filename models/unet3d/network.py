@@ -67,7 +67,7 @@ class UNet3D:
 
     classes: int | None = None
     base_filters: int = 32
-    depth: int = 4
+    depth: int = parameter(4, most=16)
     convs: int = 2
     kernel_size: int = 3
     norm: str = parameter("batch", choices=("batch", "instance", "group", "none"))

@@ -12,6 +12,7 @@ from tqdm import tqdm
 from mtf_imaging.data.cases.cases import Case, find_data_set
 from mtf_imaging.data.description.description import BACKGROUND, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
+from mtf_imaging.data.description.file_labels import listed
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.intensities.statistics import PERCENTAGES, ChannelStatistics, channel_statistics
 from mtf_imaging.data.listing.image_files import files_of_image
@@ -159,7 +160,7 @@ def read_fingerprint(
     if not any(case.foreground for case in fingerprint.cases):
         raise DataError(
             f"{input_dir}: none of the {len(cases)} cases has a labeled voxel. Fix: give masks with the labels "
-            f"{', '.join(f'{name} = {value}' for name, value in description.labels.items())}."
+            f"{listed(description)}."
         )
     if file is not None and (missing or len(stored) != len(cases)):
         write_bytes(file, (json.dumps(_as_json(fingerprint, known), indent=1) + "\n").encode())

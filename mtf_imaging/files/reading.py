@@ -73,23 +73,6 @@ def damage_named(path: str | os.PathLike, kind: str, fix: str = FETCH) -> Iterat
         raise DataError(f"{path}: {what}. Fix: {fix}.") from error
 
 
-def check_room(declared: str, needed: int, size: int, most: int) -> None:
-    """Checks that a file can contain what its header declares; call it before memory for this is allocated.
-
-    Args:
-      declared: the size in the header, for the message.
-      needed: this size.
-      size: bytes of the file.
-      most: the largest size that these bytes can expand to.
-
-    Raises:
-      Fault: the file is too small.
-    """
-    if needed > most:
-        what = "bytes" if most == size else "compressed bytes"
-        raise Fault(f"its header declares {declared}, but the file has {size} {what}. It is truncated or damaged")
-
-
 @contextlib.contextmanager
 def access_named(path: str | os.PathLike) -> Iterator[None]:
     """Converts an operating system error into a DataError that names the file."""

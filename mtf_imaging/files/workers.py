@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.errors import DataError, reason
+from mtf_imaging.files.memory import machine_memory, share_memory
 from mtf_imaging.files.user_modules import USER_MODULES
 
 _LOGGER = "mtf_imaging"
@@ -30,10 +31,9 @@ _logger = logging.getLogger(__name__)
 def default_workers(bytes_each: int) -> int:
     """Returns the number of workers that the available cores and the free memory allow, for `bytes_each` per worker."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    try:
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):  # this system does not report its memory
-        return cores
+    free = machine_memory()
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # this system does not report its memory
+        free = min(free, os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     return max(1, min(cores, free // bytes_each))
 
 
@@ -107,7 +107,7 @@ def _worker_pool(workers: int) -> concurrent.futures.ProcessPoolExecutor | None:
     spawn = multiprocessing.get_context("spawn")
     try:
         with safe_path():
-            return _Pool(workers, spawn, _begin, (USER_MODULES,))
+            return _Pool(workers, spawn, _begin, (USER_MODULES, workers))
     except (OSError, ImportError, NotImplementedError) as error:
         if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
             raise
@@ -145,8 +145,9 @@ def safe_path() -> Iterator[None]:
             os.environ[_SAFE_PATH] = before
 
 
-def _begin(_: object) -> None:
-    """Prepares a worker; loading its argument has added the user's modules."""
+def _begin(_: object, workers: int) -> None:
+    """Prepares one of some workers; loading its first argument has added the user's modules."""
+    share_memory(workers)
     os.environ["CUDA_VISIBLE_DEVICES"] = "-1"  # a worker that imports TensorFlow must not take memory of a GPU
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; only the parent reacts
     threading.Thread(target=end_with_parent, daemon=True).start()

@@ -44,7 +44,7 @@ def keras_model(path: Path) -> Any:
         if _LAMBDA.search(_hdf5_configuration(path)):  # some versions of Keras run their code
             raise ValueError("it contains a Lambda layer.")
         return keras.models.load_model(path, compile=False, safe_mode=True)
-    except (ValueError, TypeError, KeyError) as error:
+    except Exception as error:  # damaged files raise errors of any type
         raise ConfigError(
             f"{path}: Keras {keras.__version__} cannot load this model: {reason(error)} Fix: if you trust the file, "
             "load the model with its custom objects, with safe_mode=False or with tf_keras, and pass the model."

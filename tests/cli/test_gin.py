@@ -8,7 +8,7 @@ import pytest
 
 from mtf_imaging.cli import main
 from mtf_imaging.cli.commands import all_commands
-from mtf_imaging.cli.config import gin_config, resources, setup_flags
+from mtf_imaging.cli.config import configurables, gin_config, resources, setup_flags
 from mtf_imaging.cli.config.flags_of_settings import required
 from mtf_imaging.cli.config.gin_text import read_gin_text
 from mtf_imaging.cli.config.setup import JobSetup
@@ -177,6 +177,45 @@ def test_errors_in_parameters(parameter, message):
     assert "In bindings string" not in str(error.value)
 
 
+def test_a_missing_import_of_a_model_is_named():
+    error = ValueError("No configurable matching reference '@unet3d.Segmentation()'.\n  In file")
+    shown = "'@unet3d.Segmentation()'. Fix: add the line: import mtf_imaging.models.unet3d\n  In file"
+    assert gin_config._explanation(error, "").endswith(shown)
+    assert configurables.module_of("Adam") is None
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        (
+            ["Adam.learning_rate=@Adam()", "train.optimizer=@Adam()"],
+            "Adam -> Adam refer to each other in a circle",
+        ),
+        (["a=%b", "b=%a", "toy.rate=%a"], "a -> b -> a refer to each other in a circle. Fix"),
+        ([f"toy.rate={'(' * 3000}1{')' * 3000}"], "a value is nested too deeply"),
+        (["toy.child=@a/toy()", "a/toy.child=1"], None),
+    ],
+)
+def test_circles_and_depth_are_reported(parameters, message):
+    if message is None:
+        setup_of(*(f"--gin_param={each}" for each in parameters))
+        assert toy()[2] == (1, 0.1, 1)
+        return
+    with pytest.raises(ConfigError, match=message):
+        setup_of(*(f"--gin_param={each}" for each in parameters))
+
+
+def test_settings_that_nothing_refers_to_are_named(caplog):
+    setup_of("--gin.train.optimizer=@Adam()", "--gin.Adam.learning_rate=0.1", "--gin.toy.rate=1")
+    assert "have no effect" not in caplog.text
+    gin.clear_config()
+    setup_of(
+        "--gin.train.optimizer=@fast/Adam()",
+        *("--gin_param=slow/Adam.beta1=0.1", "--gin_param=fast/Adam.beta1=0.2", "--gin.SGD.learning_rate=0.1"),
+    )
+    assert "no other setting uses their class or scope: slow/Adam.beta1, SGD.learning_rate. Fix" in caplog.text
+
+
 def test_a_parameter_may_be_a_macro_that_another_uses():
     setup_of("--gin.steps=7", "--gin.toy.num_steps=%steps")
     assert toy()[0] == 7
@@ -185,7 +224,7 @@ def test_a_parameter_may_be_a_macro_that_another_uses():
 def test_files_that_include_each_other_are_refused(here):
     (here / "first.gin").write_text("include 'second.gin'\n")
     (here / "second.gin").write_text("include './first.gin'\n")
-    message = r"gin file first\.gin: its files include each other in a circle\. Fix: remove an include"
+    message = r"gin file first\.gin: (a value is nested too deeply, or )?its files include each other in a circle\."
     with pytest.raises(ConfigError, match=message):
         setup_of("--gin_file=first.gin")
     with pytest.raises(ConfigError, match=message):

@@ -100,7 +100,7 @@ def test_planning_again_reads_no_case(planned, capsys, monkeypatch):
     words = ["plan", "--data_dir", planned / "raw", "--num_devices", 1, "--hardware", "h200", "--output", output]
     assert run(*words) == 0
     out = capsys.readouterr().out
-    assert "volume       40 x 48 x 36 voxels of 4.397,4.532,4.535 mm" in out
+    assert "volume       40 x 44 x 36 voxels of 4.397,4.532,4.535 mm" in out
     assert "layout       no split on 1 x h200" in out
     assert "regions whole_tumor, tumor_core, enhancing_tumor" in out
     assert " convert --input_dir " in out.splitlines()[-1]
@@ -112,15 +112,15 @@ def test_a_plan_on_patches_is_a_job_on_patches(planned, capsys):
     assert run(*words) == 0
     out, text = capsys.readouterr().out, output.read_text()
     assert "train.patch = 'x:40,y:40,z:36'" in text
-    assert "setup.resolution = 'x:40,y:48,z:36'" in text
+    assert "setup.resolution = 'x:40,y:44,z:36'" in text
     assert "# Patches: as the setting patches demands." in text
-    assert "# Planned: patches of 40 x 40 x 36 of 40 x 48 x 36 voxels of 4.397,4.532,4.535 mm; 16 filters" in text
-    assert "# Instead of: whole volumes of 40 x 48 x 36 voxels of 4.397,4.532,4.535 mm; 32 filters" in text
-    assert "\npatch        40 x 40 x 36 voxels, 83% of a volume; 2 windows cover a volume\n" in out
-    assert "\ninstead of   whole volumes of 40 x 48 x 36 voxels of" in out
+    assert "# Planned: patches of 40 x 40 x 36 of 40 x 44 x 36 voxels of 4.397,4.532,4.535 mm; 16 filters" in text
+    assert "# Instead of: whole volumes of 40 x 44 x 36 voxels of 4.397,4.532,4.535 mm; 32 filters" in text
+    assert "\npatch        40 x 40 x 36 voxels, 91% of a volume; 2 windows cover a volume\n" in out
+    assert "\ninstead of   whole volumes of 40 x 44 x 36 voxels of" in out
     assert run("explain", "--gin_file", output, "--hardware", "t4") == 0
     explained = capsys.readouterr().out
-    assert "patch: 40 x 40 x 36 of 40 x 48 x 36 voxels, 83% of the image; 2 windows cover it" in explained
+    assert "patch: 40 x 40 x 36 of 40 x 44 x 36 voxels, 91% of the image; 2 windows cover it" in explained
     memory = text.partition("# Memory: ")[2].partition(" per device")[0]
     assert f" {memory} = " in explained
 

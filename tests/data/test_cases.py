@@ -1,3 +1,5 @@
+import json
+
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases, find_data_set
@@ -81,6 +83,14 @@ def test_files_with_other_names_are_skipped_with_a_warning(tmp_path, caplog):
     ) in caplog.text
 
 
+def test_a_list_of_pairs_keeps_the_numbers_of_channels(tmp_path):
+    touch(tmp_path, "imagesTr/c_0_0000.nii.gz", "labelsTr/c_0.nii.gz")
+    pairs = [{"image": "./imagesTr/c_0_0000.nii.gz", "label": "./labelsTr/c_0.nii.gz"}]
+    fields = {"channel_names": {"0": "CT"}, "labels": {"background": 0, "liver": 1}, "training": pairs}
+    (tmp_path / "dataset.json").write_text(json.dumps(fields))
+    assert [case.key for case in find_cases(tmp_path)] == ["c_0"]
+
+
 def test_every_unpaired_file_is_named(tmp_path):
     touch(tmp_path, "volume-1.nii", "volume-2.nii", "segmentation-2.nii", "segmentation-3.nii")
     with pytest.raises(DataError, match=r"volume-1\.nii has no segmentation-1.*segmentation-3\.nii has no volume"):
@@ -88,7 +98,7 @@ def test_every_unpaired_file_is_named(tmp_path):
     assert [case.key for case in find_cases(tmp_path, need_labels=False)] == ["1", "2"]
     touch(tmp_path, "imagesTr/liver_0.nii.gz")
     with pytest.raises(
-        DataError, match=rf"liver_0.* Fix: add .*, remove these, or give the parent folder, {tmp_path}\."
+        DataError, match=rf"liver_0.* Fix: add .*correct the names.*, or give the parent folder, {tmp_path}\."
     ):
         find_cases(tmp_path / "imagesTr")
 
@@ -126,7 +136,7 @@ def test_broken_links_are_named(tmp_path):
         for name in ("volume-2.nii.gz", "segmentation-2.nii.gz"):
             assert f"{tmp_path / name} -> {tmp_path / 'gone' / name}" in str(error.value)
         assert "2 link(s) point to missing files" in str(error.value)
-        assert "Fix: restore the files or delete the links." in str(error.value)
+        assert "Fix: restore the files, or correct the links." in str(error.value)
 
 
 def test_a_link_to_a_missing_folder_logs_a_warning(tmp_path, caplog):
@@ -231,7 +241,7 @@ def test_many_cases_with_missing_channels_are_counted(tmp_path):
 def test_a_surplus_channel_is_named(tmp_path, channels):
     describe(tmp_path, channels)
     touch(tmp_path, *(f"imagesTr/a_000{n}.nii.gz" for n in range(len(channels) + 1)), "labelsTr/a.nii.gz")
-    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* remove these"
+    text = rf"case 'a' has a_000{len(channels)}\.nii\.gz, but dataset\.json has {len(channels)} channel.* move these"
     with pytest.raises(DataError, match=text):
         find_cases(tmp_path)
 
@@ -239,7 +249,7 @@ def test_a_surplus_channel_is_named(tmp_path, channels):
 def test_two_files_of_one_channel(tmp_path):
     describe(tmp_path)
     touch(tmp_path, "imagesTr/a_0000.nii.gz", "imagesTr/a_0001.nii.gz", "imagesTr/a_0001.nii", "labelsTr/a.nii.gz")
-    with pytest.raises(DataError, match=r"both files are channel 0001 of case 'a'\. Fix: remove one"):
+    with pytest.raises(DataError, match=r"both files are channel 0001 of case 'a'\. Fix: rename one"):
         find_cases(tmp_path)
 
 

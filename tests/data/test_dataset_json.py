@@ -146,6 +146,12 @@ DESCRIPTIONS = {
         intensities=(Intensity("z-score of nonzero voxels"), Intensity("percentiles")),
     ),
     "single labels by a sigmoid": Description(("T1",), {"a": 1, "b": 2}, {"a": (1,), "b": (2,)}, region_order=(1, 2)),
+    "values with gaps": Description(
+        ("T1",), {"a": 1, "b": 2}, {"c": (1, 2), "b": (2,)}, ignore=3, stored={1: 205, 2: 420, 3: 500}
+    ),
+    "regions with gaps": Description(
+        ("T1",), {"label 1": 1, "b": 2}, {"a": (1, 2), "b": (2,)}, region_order=(1, 2), stored={1: 1, 2: 4}
+    ),
     "2-D": Description(("rgb_to_0_1",) * 3, {"road": 1}, {"road": (1,)}, file_ending=".png"),
 }
 
@@ -317,14 +323,16 @@ FAULTS = {
     "labels as a list": ({**PROSTATE, "labels": ["a"]}, r"labels is \['a'\]"),
     "only the background": (labels(background=0), "the labels are only the background"),
     "only the ignored": (labels(background=0, ignore=1), "the labels are only the background and ignore = 1"),
-    "a gap": (labels(background=0, a=1, b=3), r"the labels are a = 1, b = 3\. Fix: use the values 1 to 2"),
-    "a gap before ignore": (labels(a=1, ignore=3), "the labels are a = 1 and ignore = 3"),
     "two names": (labels(a=1, b=1), "the labels are a = 1, b = 1"),
     "a background that is not 0": (labels(background=1, a=2), "label 'background' is 1, but 0 is"),
     "a background of the Decathlon": ({**BRATS, "labels": {"0": "liver", "1": "background"}}, "'liver' is 0, but 0 is"),
     "a label of 0": (labels(liver=0, lesion=1), "label 'liver' is 0, but 0 is the value of the background alone"),
     "a region with the background": (regions([1], a=[0, 1]), "label 'a' is 0, 1, but 0 is the value"),
-    "above 255": (labels(a=1, b=256), r"label 'b' is 256\. Fix: .*up to 255"),
+    "above 16 bits": (labels(a=1, b=65_536), r"label 'b' is 65536\. Fix: .*up to 65535"),
+    "too many": (
+        labels(**{f"a{number}": number for number in range(1, 257)}),
+        "give each of at most 255 labels a value",
+    ),
     "negative": (labels(a=-1), r"label 'a' is -1\. Fix: .*a whole number"),
     "a fraction": (labels(a=1.5), r"label 'a' is 1\.5\. Fix: "),
     "a truth value": (labels(a=True), r"label 'a' is True\. Fix: "),

@@ -14,6 +14,7 @@ from pydicom.uid import (
     ExplicitVRBigEndian,
     ImplicitVRLittleEndian,
     RLELossless,
+    SegmentationStorage,
 )
 from scipy.spatial.transform import Rotation
 
@@ -199,7 +200,10 @@ def _mpeg(folder):
 
 # name: (change of a good series, text of the error)
 REFUSED = {
-    "no DICOM file": (_delete(*range(5)), "holds no DICOM file .*Fix: give the folder with the files of one series"),
+    "no DICOM file": (
+        _delete(*range(5)),
+        "holds no DICOM file of an image .*Fix: give the folder with the files of",
+    ),
     "gantry tilt": (
         _tilt,
         r"gantry was tilted by 15.0 degrees \(GantryDetectorTilt is 15\): the planes shift sideways by 2.7 mm",
@@ -266,7 +270,7 @@ REFUSED = {
     ),
     "no signature": (
         lambda folder: plane_file(folder, 4).write_bytes(plane_file(folder, 4).read_bytes()[132:]),
-        "IM0031.dcm: cannot be read as DICOM: .*Fix: fetch the file again, remove it",
+        "IM0031.dcm: cannot be read as DICOM: .*Fix: fetch the file again, move it",
     ),
     "no sign": (
         _edit_plane(0, PixelRepresentation=None),
@@ -277,6 +281,13 @@ REFUSED = {
         "IM0003.dcm: RescaleSlope 0 and RescaleIntercept -1024 do not give the values of its numbers",
     ),
 }
+
+
+def test_a_segmentation_beside_the_series_is_skipped_by_name(tmp_path, caplog):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    write_plane(folder / "seg.dcm", np.zeros((2, 2), np.int16), (0, 0, 0), SOPClassUID=SegmentationStorage)
+    assert open_series(folder)[1].stored_shape == SHAPE
+    assert "seg.dcm: is skipped, because it is no image of the series, but an object of Segmentation" in caplog.text
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -103,6 +103,27 @@ def test_the_voxels_beside_a_header_are_files_of_the_image(tmp_path):
     assert case.digest() != before
 
 
+HEADER = """NDims = 3\nTransformMatrix = {}\nOffset = 0 0 0\nElementSpacing = {}\nDimSize = {}\nElementType = MET_SHORT
+ElementDataFile = LOCAL\n"""
+FLAT = r"a\.mha: the affine .* does not define the axes"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (("0 0 0 0 1 0 0 0 1", "1 1 1", "4 5 6"), FLAT),
+        (("nan 0 0 0 1 0 0 0 1", "1 1 1", "4 5 6"), FLAT),
+        (("1 0 0 0 1 0 0 0 1", "0 1 1", "4 5 6"), FLAT),
+        (("1 0 0 0 1 0 0 0 1", "1 inf 1", "4 5 6"), FLAT),
+        (("1 0 0 0 1 0 0 0 1", "1 1 1", "0 5 6"), r"a\.mha: its shape \(0, 5, 6\) has an axis without voxels"),
+    ],
+)
+def test_headers_without_axes_are_refused(tmp_path, fields, message):
+    (tmp_path / "a.mha").write_bytes(HEADER.format(*fields).encode() + bytes(240))
+    with pytest.raises(DataError, match=message):
+        open_stored(tmp_path / "a.mha")
+
+
 def test_vectors_and_layers_are_refused(tmp_path):
     layers = SimpleITK.Compose(itk_image(labels_of()), itk_image(labels_of()))
     with pytest.raises(

@@ -248,7 +248,7 @@ def test_hidden_files_of_systems_are_no_cases(tmp_path):
 
 def test_one_case_under_two_endings(tmp_path):
     touch(tmp_path, "imagesTr/a.nii", "imagesTr/a.nii.gz", "labelsTr/a.nii.gz")
-    with pytest.raises(DataError, match=r"a\.nii\.gz and .*a\.nii: both belong to case 'a'\. Fix: rename or remove"):
+    with pytest.raises(DataError, match=r"a\.nii\.gz and .*a\.nii: both belong to case 'a'\. Fix: rename one"):
         find_cases(tmp_path)
     touch(tmp_path, "sub/imagesTr/b.nii", "sub/labelsTr/b.nii", "other/imagesTr/b.nii", "other/labelsTr/b.nii")
     (tmp_path / "imagesTr/a.nii").unlink()

@@ -252,6 +252,19 @@ def test_a_missing_chunk_is_warned_of(tmp_path, hu, caplog):
     assert not volume.hu[:4, 4:, :4].any()
 
 
+def test_the_first_level_is_the_finest(tmp_path):
+    path = write_image(tmp_path / "a.ome.zarr", np.zeros(SHAPE, np.int16))
+
+    def add(attributes):
+        levels = attributes["ome"]["multiscales"][0]["datasets"]
+        finer = [{"type": "scale", "scale": [0.5, 0.5, 0.5]}]
+        levels.append({"path": "half", "coordinateTransformations": finer})
+
+    edit_attributes(path, add)
+    with pytest.raises(DataError, match=r"its first level is not the finest: 'full' with .* and 'half' with"):
+        open_ome_zarr(path)
+
+
 def test_labels_may_lack_chunks_of_the_background(tmp_path, caplog):
     path = write_image(tmp_path / "a.ome.zarr", np.zeros(SHAPE, np.uint8))
     edit_attributes(path, lambda all: all["ome"].update({"image-label": {}}))

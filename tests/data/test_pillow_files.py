@@ -16,6 +16,7 @@ from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_segmentation
 from mtf_imaging.errors import DataError
+from mtf_imaging.files import memory
 from mtf_imaging.kinds.photos.description import VOC
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image, write_label_image
 
@@ -174,6 +175,6 @@ def test_a_tiff_file_with_fewer_rows_than_it_declares_is_refused(tmp_path):
 
 def test_a_picture_larger_than_the_memory_is_refused(tmp_path, monkeypatch):
     Image.fromarray(photo()).save(tmp_path / "a.png")
-    monkeypatch.setattr(pillow_files.os, "sysconf", lambda name: {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": 7999}[name])
-    with pytest.raises(DataError, match=r"a\.png: its header declares 40 x 20 pixels, which need about .* Fix: cut"):
+    monkeypatch.setattr(memory, "machine_memory", lambda: 7999)
+    with pytest.raises(DataError, match=r"a\.png: its header declares 40 x 20 pixels, which need about .* Fix: use"):
         read_photo(tmp_path / "a.png")

@@ -54,6 +54,13 @@ def test_conversion_resamples_each_case_on_canonical_axes(tmp_path, lits_dir, ca
     assert "stored SAL -> x, y, z = R, A, S: 1 (10)" in out
 
 
+def test_a_folder_is_not_converted_into_itself(lits_dir):
+    before = sorted(lits_dir.iterdir())
+    with pytest.raises(DataError, match="is the folder of the cases, which records would be mixed with"):
+        convert(lits_dir, lits_dir / "." / ".." / lits_dir.name, 8)
+    assert sorted(lits_dir.iterdir()) == before
+
+
 def test_an_interrupted_conversion_is_resumed(tmp_path, lits_dir, monkeypatch, capsys):
     out = tmp_path / "out"
     convert(lits_dir, out, 4, progress=False)

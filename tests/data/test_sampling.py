@@ -67,6 +67,15 @@ def test_the_smallest_box_crops_nothing_and_one_step_smaller_would(volumes, mm):
         assert longest > (box[axis] - 16) * mm[axis]
 
 
+@pytest.mark.parametrize(("mm", "box"), [(3.001, 16), (3.045, 16), (3.05, 32)])
+def test_an_excess_of_a_quarter_of_a_voxel_needs_no_further_voxel_and_loses_no_plane(mm, box):
+    volume = (16, 16, 16), (3.0, 3.0, mm)
+    assert smallest_box([volume], (3.0, 3.0, 3.0)) == (16, 16, box)
+    span = Sampling((16, 16, 16), (3.0, 3.0, 3.0)).spans(*volume)[2]
+    assert span.inverse(16).inside(16) == slice(0, 16)
+    assert (span.start == 0) == (box == 16)
+
+
 def test_headers_of_32_bit_numbers_do_not_move_the_box_by_a_voxel():
     own = tuple(float(np.float32(mm)) for mm in (0.7, 0.7, 2.5))
     assert smallest_box([((512, 512, 64), own)], (0.7, 0.7, 2.5)) == (512, 512, 64)

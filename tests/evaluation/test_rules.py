@@ -112,7 +112,7 @@ def test_labels_that_dataset_json_lacks_are_refused(tmp_path, part, capsys):
     write_labels(folder / part, "a", np.where(labels == 2, 7, labels).astype(np.uint8))
     assert main(words(folder)) == 1
     error = capsys.readouterr().err
-    assert f"{part}/a.nii.gz: has labels that dataset.json lacks: 7. The labels of dataset.json are " in error
+    assert f"{part}/a.nii.gz: has the label(s) 7, but the labels of the data set are " in error
     assert "Traceback" not in error
 
 

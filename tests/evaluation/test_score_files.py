@@ -79,7 +79,7 @@ def test_labels_that_a_description_lacks_are_refused(tmp_path):
     labels = np.zeros((6, 6, 20), np.uint8)
     labels[..., -1] = 9
     nibabel.save(nibabel.Nifti1Image(labels, np.diag([1.0, 1, 2, 1])), tmp_path / "a.nii")
-    with pytest.raises(DataError, match=r"a\.nii: labels range from 0 to 9, not from 0 to 2"):
+    with pytest.raises(DataError, match=r"a\.nii: has the label\(s\) .*9, but"):
         read_compact(open_segmentation(tmp_path / "a.nii"))
 
 

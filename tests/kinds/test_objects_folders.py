@@ -210,6 +210,10 @@ def change(path, value):
         (change("images.1.file_name", "q.png"), "1 of 3 images are not in FOLDER/train: q.png. Fix: add the images"),
         (change("images.0.file_name", "q.png"), "the image 11, 'q.png', is in none of the folders train, images/train"),
         (change("images", []), "annotations[0] (id 5) has the image_id 13, not the id of one of the images"),
+        (
+            lambda fields: [entry.update(bbox=[0.1, 0.2, 0.5, 0.4]) for entry in fields["annotations"]],
+            "no box reaches beyond 0.6, so the boxes are parts of the image, as in YOLO",
+        ),
         (change("annotations.1.id", 5), "annotations[1] (id 5) has the id 5, not a unique integer"),
         (change("annotations.1", [1]), "annotations[1] is [1], not an object"),
         (change("annotations.1.category_id", None), "annotations[1] (id 2) has no category_id, the id of a category"),

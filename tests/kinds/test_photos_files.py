@@ -10,7 +10,7 @@ from PIL import Image
 
 from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.photos.description import CITYSCAPES, VOC, PhotoDescription
+from mtf_imaging.kinds.photos.description import CITYSCAPES, VOC, PhotoDescription, palette_color
 from mtf_imaging.kinds.photos.reading.folders import Photo
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image, read_labeled_photo, write_label_image
 
@@ -59,6 +59,19 @@ def test_photos_are_red_green_and_blue(tmp_path, name):
     if name != "a.jpg":
         np.testing.assert_array_equal(read, pixels())
     np.testing.assert_array_equal(read_photo(path, PART), read[PART])
+
+
+def test_colors_of_classes_in_another_order_decide_about_the_labels(tmp_path, caplog):
+    labels, order = np.array([[0, 1, 2, 255]], np.uint8), (2, 0, 1, 255)
+    picture = Image.fromarray(np.array([[order.index(label) for label in labels[0]]], np.uint8))
+    picture.putpalette([part for label in order for part in palette_color(label)])
+    picture.save(tmp_path / "moved.png")
+    np.testing.assert_array_equal(read_label_image(tmp_path / "moved.png", VOC), labels)
+    assert "moved.png: its palette has the colors of the classes in another order, such as" in caplog.text
+    caplog.clear()
+    write_label_image(tmp_path / "own.png", labels, VOC)
+    np.testing.assert_array_equal(read_label_image(tmp_path / "own.png", VOC), labels)
+    assert not caplog.text
 
 
 def test_gray_photos_palettes_and_alpha(tmp_path):

@@ -175,9 +175,10 @@ def test_wrong_lists(voc):
     path.write_text("a\nb\na\nb\n")
     with pytest.raises(DataError, match=r"train\.txt: 2 photos occur twice: a, b\. Fix: list each photo once"):
         find_photos(voc, "train")
-    path.write_text("a.jpg\n")
-    with pytest.raises(DataError, match=r"1 of 1 photos are not in .*: a\.jpg\. Fix: write the names without endings"):
-        find_photos(voc, "train")
+    for line in ("a.jpg", "a -1", "JPEGImages/a.jpg SegmentationClass/a.png"):
+        path.write_text(f"{line}\n")
+        with pytest.raises(DataError, match=rf"1 of 1 photos are not in .*: {line}\. Fix: write one name a line"):
+            find_photos(voc, "train")
     path.write_text("\n")
     with pytest.raises(DataError, match=r"VOC2012: split 'train': contains no photos"):
         find_photos(voc, "train")

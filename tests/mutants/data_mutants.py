@@ -61,11 +61,11 @@ MUTANTS = [
             "return Span(self.start / self.step, n * self.size / self.length, n, self.back, self.kernel)",
         ),
         ("step = mm / own", "step = own / mm"),
-        ("math.floor(half + SLIVER)", "math.floor(2 * half + SLIVER)"),
+        ("math.floor(half + slack)", "math.floor(2 * half + slack)"),
         ("Span(-before * step, g * step, g, *self", "Span(-before * step + step / 2, g * step, g, *self"),
         ("tuple(Span(0.0, n, g) for n, g", "tuple(Span(0.5, n, g) for n, g"),
         ("math.ceil(voxels / multiple) * multiple", "math.floor(voxels / multiple) * multiple"),
-        ("math.ceil(n * mine / mm - SLIVER)", "math.ceil(n * mm / mine - SLIVER)"),
+        ("[mine / mm for mine, mm in", "[mm / mine for mine, mm in"),
     ),
     *mutants(
         "mtf_imaging/data/augmentation/warp.py",

@@ -47,6 +47,16 @@ def import_all() -> None:
         importlib.import_module(name)
 
 
+def module_of(name: str) -> str | None:
+    """Returns the module of models that registers a name, such as "unet3d.UNet3D"; None if none does."""
+    import_all()
+    for selector, configurable in gin_internals.configurables():
+        is_model = configurable.wrapped.__module__.startswith(f"{mtf_imaging.models.__name__}.")
+        if is_model and f".{selector}".endswith(f".{name}"):
+            return f"{mtf_imaging.models.__name__}.{selector.split('.')[0]}"
+    return None
+
+
 def parameters() -> list[Parameter]:
     """Returns all parameters: first the package's, then those of its models and the user's modules."""
     every = []

@@ -3,15 +3,16 @@
 import importlib
 import inspect
 import io
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from tokenize import TokenError
 
 import gin
 
-from mtf_imaging.cli.config import gin_internals, resources
+from mtf_imaging.cli.config import configurables, gin_internals, resources
 from mtf_imaging.cli.config.own_modules import OwnModules
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.text_file import read_text
@@ -22,6 +23,7 @@ _NO_CONFIGURABLE = re.compile(r"No configurable matching (?:reference )?'@?([^'(
 _AMBIGUOUS = re.compile(r"Ambiguous selector '([^']+)', matches \[([^]]+)\]\.?")
 _MALFORMED = re.compile(r"malformed node or string.*")  # a memory address of an object at the end
 _NO_PARAMETER = re.compile(r"Configurable '([^']+)' doesn't have a parameter named '([^']+)'")
+_log = logging.getLogger(__name__)
 CIRCLE = "its files include each other in a circle. Fix: remove an include."
 
 
@@ -93,7 +95,7 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
       ConfigError: a file or binding cannot be read, a name does not exist, or imports are not allowed.
     """
     # The saved configuration of a run names training parameters, so every command registers them. Imports TensorFlow.
-    importlib.import_module("mtf_imaging.cli.config.training_settings")
+    training_settings = importlib.import_module("mtf_imaging.cli.config.training_settings")
     modules = OwnModules(import_modules)
     modules.add_folder(Path.cwd())
 
@@ -129,6 +131,63 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
             )
     with _explained("the gin configuration"):
         gin.finalize()
+        for binding in gin_internals.bindings():
+            _check_no_circle(*binding)
+    if unused := _unused_bindings(training_settings.BY_REFERENCE):
+        _log.warning(
+            "these settings have no effect, because no other setting uses their class or scope: %s. Fix: correct them, "
+            "or set a parameter such as train.optimizer to their class.",
+            ", ".join(unused),
+        )
+
+
+def _check_no_circle(scope: str, selector: str, within: tuple[str, ...] = ()) -> None:
+    """Checks that the value of no parameter needs the value itself, which Python would compute without an end.
+
+    Args:
+      scope: the scope of a class or macro, "" for none.
+      selector: its full name.
+      within: the classes and macros that refer to it, outermost first.
+
+    Raises:
+      ValueError: the last of these refer to each other in a circle.
+    """
+    name = scope if selector.startswith("gin.") else f"{scope}/{selector.removeprefix('mtf_imaging.')}".lstrip("/")
+    if name in within:
+        raise ValueError(
+            f"{' -> '.join([*within[within.index(name) :], name])} refer to each other in a circle. "
+            "Fix: give one of them another value"
+        )
+    bound, scopes = gin_internals.bindings(), scope.split("/")
+    every = [bound.get(("/".join(scopes[:end]), selector), {}) for end in range(len(scopes) + 1)]
+    values = {parameter: value for each in every for parameter, value in each.items()}
+    for one in gin.config.iterate_references(values):
+        if isinstance(one, gin.config.ConfigurableReference) and one.evaluate:
+            own, _, inner = one.scoped_selector.rpartition("/")
+            _check_no_circle(own or scope, inner, (*within, name))
+
+
+def _unused_bindings(by_reference: Collection[type]) -> list[str]:
+    """Returns the bound parameters, in file order, of classes or scopes to which no value refers.
+
+    Args:
+      by_reference: the classes that are used only if a value refers to them.
+    """
+    references = [
+        each.scoped_selector
+        for each in gin.config.iterate_references(gin_internals.bindings())
+        if isinstance(each, gin.config.ConfigurableReference)
+    ]
+    names = {reference.rpartition("/")[2] for reference in references}
+    scopes = {scope for reference in references for scope in reference.split("/")[:-1]}
+    unused = {*by_reference} - {*map(gin_internals.wrapped, names)}
+    return [
+        f"{scope}{'/' * bool(scope)}{selector.removeprefix('mtf_imaging.')}.{parameter}"
+        for (scope, selector), parameters in gin_internals.bindings().items()
+        for parameter in parameters
+        if not selector.startswith("gin.")
+        and (not {*scope.split("/")} <= {"", *scopes} or gin_internals.wrapped(selector) in unused)
+    ]
 
 
 def _macro_of(name: str) -> str | None:
@@ -162,8 +221,8 @@ def _explained(where: str, bindings: str = ""):
     """
     try:
         yield
-    except RecursionError as error:
-        raise ConfigError(f"{where}: {CIRCLE}") from error
+    except (RecursionError, MemoryError) as error:  # Python's parser raises both for thousands of parentheses
+        raise ConfigError(f"{where}: a value is nested too deeply, or {CIRCLE}") from error
     except (ValueError, TypeError, SyntaxError, OSError, ImportError, RuntimeError, KeyError, TokenError) as error:
         raise ConfigError(f"{where}: {_explanation(error, bindings)}", getattr(error, "settings", ())) from error
 
@@ -178,9 +237,13 @@ def _explanation(error: Exception, bindings: str) -> str:
     if match := _NO_MACRO.match(text):
         return f"%{match[1]} has no value. Fix: add a line such as {match[1]} = 1, or remove %{match[1]}."
     if match := _NO_CONFIGURABLE.search(text):
+        name = match[1].split("/")[-1]
         names = {selector.split(".")[-1] for selector, _ in gin_internals.configurables()}
         known = names - {"macro", "constant", "singleton"}
-        hint = did_you_mean(match[1].split(".")[-1].split("/")[-1], known) or f" Known: {', '.join(sorted(known))}."
+        first, *rest = text.splitlines()
+        if module := configurables.module_of(name):
+            return "\n".join([f"{first} Fix: add the line: import {module}", *rest])
+        hint = did_you_mean(name.split(".")[-1], known) or f" Known: {', '.join(sorted(known))}."
     elif match := _NO_PARAMETER.search(text):
         known = list(inspect.signature(gin_internals.wrapped(match[1])).parameters)
         hint = did_you_mean(match[2], known) or f" Known: {', '.join(known)}."

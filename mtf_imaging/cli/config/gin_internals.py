@@ -11,6 +11,11 @@ def configurables() -> Iterator[tuple[str, Any]]:
     yield from gin.config._REGISTRY.items()
 
 
+def bindings() -> dict[tuple[str, str], dict[str, Any]]:
+    """Returns the bound values, by scope and full name of their configurable and by parameter."""
+    return gin.config._CONFIG
+
+
 def wrapped(name: str) -> Callable:
     """Returns the function or class that is registered under a name; gin's class wrapper hides its signature."""
     return gin.config._REGISTRY.get_match(name).wrapped

@@ -32,15 +32,16 @@ from mtf_imaging.training.optimizers import Optimizer
 from mtf_imaging.training.step import TrainingStep
 from mtf_imaging.training.task import Task
 
-# The classes themselves do not import gin.
-for _class in (
+# The classes themselves do not import gin, and are used only if a setting refers to them.
+BY_REFERENCE = (
     Augmentation,
     ObjectAugmentation,
     Objects,
     PhotoAugmentation,
     Photos,
     *(getattr(optimizers, name) for name in optimizers.__all__ if name != "Optimizer"),
-):
+)
+for _class in BY_REFERENCE:
     gin.external_configurable(_class, module="mtf_imaging")
 
 # The other attributes of records come from `job`, `train` and the setup.

@@ -171,10 +171,10 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
     if missing:
         missing += similar_names([v for v, _ in _only(volumes, labels)], [s for s, _ in _only(labels, volumes)])
         is_subfolder = re.fullmatch("(images|labels)T[rs]", path.name)
-        remove = f", remove these, or give the parent folder, {path.parent}" if is_subfolder else " or remove these"
+        parent = f", or give the parent folder, {path.parent}" if is_subfolder else ""
         raise DataError(
             f"{path}: {len(missing)} file(s) lack their partner: {'; '.join(missing)}. "
-            f"Fix: add the missing files{remove}."
+            f"Fix: add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}."
         )
     cases = [
         Case(

@@ -45,8 +45,8 @@ def order_channels(
         more = f"; {len(faults) - _SHOWN} other case(s) have the same fault" if len(faults) > _SHOWN else ""
         raise DataError(
             f"{folder}: {'; '.join(faults[:_SHOWN])}{more}, but dataset.json has {count} channel(s), "
-            f"{', '.join(description.channels)}. Fix: add the missing files, remove these cases or files, or name "
-            "their channels in dataset.json."
+            f"{', '.join(description.channels)}. Fix: add the missing files, name their channels in "
+            "dataset.json, or move these cases to another folder."
         )
     return {key: tuple(files[number] for number in range(count)) for key, files in channels.items()}
 

@@ -25,7 +25,7 @@ def check_doubles(volumes: Mapping[str, tuple], others: Mapping[str, tuple]) -> 
         if key in volumes:
             raise DataError(
                 f"{volumes[key][0]} and {file}: both are images of case '{key}', with and without the number of a "
-                "channel. Fix: rename or remove one of them."
+                "channel. Fix: rename one of them."
             )
 
 

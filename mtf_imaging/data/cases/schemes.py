@@ -10,7 +10,7 @@ from mtf_imaging.data.listing.names import differ_only_in
 from mtf_imaging.errors import DataError
 
 FIRST = "_0000"  # suffix of patterns for schemes with one file per channel
-_KEEP_ONE = "rename or remove one, or give a folder with only one of them"
+_KEEP_ONE = "rename one, or give a folder with only one of them"
 IMAGES, LABELS = "images", "labels"  # the MSD folders and nnU-Net are imagesTr, labelsTr, imagesTs, labelsTs
 
 
@@ -71,7 +71,7 @@ class Scheme:
                 same = channels[key].setdefault(int(match["channel"]), file)
                 if same is not file:
                     what = f"files are channel {match['channel']} of case '{key}'"
-                    raise _same_case(file, same, what, "remove one of them")
+                    raise _same_case(file, same, what, "rename one of them")
 
         return channels
 

@@ -29,6 +29,8 @@ class Description:
         painted over each other (nnU-Net's `regions_class_order`); the network then predicts each mask with a sigmoid.
         None if the labels exclude each other; the network then predicts the labels with a softmax.
       ignore: value of the label whose voxels are ignored in training and scoring, or None.
+      stored: {label: its value in files of segmentations} if these values have gaps, as in BraTS; {} if files store the
+        labels themselves.
       lesions: names of the masks whose connected components are scored one by one.
       rules: "lits" for the LiTS challenge's rules and official scores, or "any".
       file_ending: the ending of the file names, for instance ".nii.gz" or ".png".
@@ -47,11 +49,12 @@ class Description:
     file_ending: str = ".nii.gz"
     intensities: tuple[Intensity, ...] = ()
     has_logits: bool = False
+    stored: Mapping[int, int] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.intensities:
             object.__setattr__(self, "intensities", tuple(map(channel_intensity, self.channels)))
-        for name in ("labels", "masks"):
+        for name in ("labels", "masks", "stored"):
             object.__setattr__(self, name, types.MappingProxyType(dict(getattr(self, name))))
 
     def __reduce__(self) -> tuple:

@@ -18,6 +18,8 @@ from mtf_imaging.spelling import did_you_mean
 
 BACKGROUND_NAME, IGNORE_NAME = "background", "ignore"
 HIGHEST_LABEL = 255  # labels are stored as uint8
+_HIGHEST_VALUE = 65_535  # in files of segmentations
+_WITH_VALUES = ("labels", "regions_class_order", "label_names", "masks")  # the fields that state values of labels
 _MOST_DIGITS = 9  # Python refuses to convert thousands of digits
 _LESION_NAMES = {"lesion", "tumor", "tumour", "cancer"}
 
@@ -47,7 +49,20 @@ def as_fields(description: Description) -> dict[str, Any]:
     fields["intensities"] = [str(intensity) for intensity in d.intensities]
     if d.rules != LITS_RULES and _is_lits(d):
         fields["rules"] = ANY_RULES
-    return fields
+    return _renumbered(fields, d.stored)
+
+
+def _renumbered(fields: Mapping[str, Any], numbers: Mapping[int, int]) -> dict[str, Any]:
+    """Returns the fields with other values of labels; a value without a number becomes 0. {} changes nothing."""
+
+    def number(value: object) -> object:
+        if isinstance(value, dict):
+            return {name: number(one) for name, one in value.items()}
+        if isinstance(value, list):
+            return [number(one) for one in value]
+        return numbers.get(value, BACKGROUND) if type(value) is int else value
+
+    return {name: number(value) if numbers and name in _WITH_VALUES else value for name, value in fields.items()}
 
 
 def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Description:
@@ -66,7 +81,8 @@ def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Descr
     """
     with faults_named(where):
         channels = _channels(fields)
-        values, ignore = _label_values(fields)
+        values, ignore, stored = _label_values(fields)
+        fields = _renumbered(fields, {value: label for label, value in stored.items()})
         region_order = _region_order(fields, values)
         if region_order is None:
             labels = {name: value for (value,), name in sorted((value, name) for name, value in values.items())}
@@ -83,6 +99,7 @@ def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Descr
             lesions=tuple(_strings(fields, "lesions") or ()),
             file_ending=_file_ending(fields),
             intensities=() if texts is None else parse_intensities(texts, channels, f"{where}: intensities"),
+            stored=stored,
         )
         description.check_lesions(where)
         return _with_rules(description, fields.get("rules"))
@@ -97,7 +114,8 @@ def _with_rules(description: Description, rules: object) -> Description:
             f"use the labels liver = 1 and lesion = 2 of one CT for '{LITS_RULES}', or '{ANY_RULES}', or omit it",
         )
     if is_lits and rules != ANY_RULES:
-        return dataclasses.replace(LITS, file_ending=description.file_ending, intensities=description.intensities)
+        own = {name: getattr(description, name) for name in ("file_ending", "intensities", "stored")}
+        return dataclasses.replace(LITS, **own)
     return description
 
 
@@ -128,8 +146,10 @@ def _is_name(name: object) -> bool:
     return isinstance(name, str) and bool(name.strip()) and is_text(name)
 
 
-def _label_values(fields: Mapping) -> tuple[dict[str, Values], int | None]:
-    """Returns the values of all labels or regions except the background, in file order, and the ignore label."""
+def _label_values(fields: Mapping) -> tuple[dict[str, Values], int | None, dict[int, int]]:
+    """Returns the labels of all names or regions except the background, in file order, the ignore label, and
+    `Description.stored`; the labels of values with gaps are 1, 2, ...
+    """
     listed = fields.get("labels")
     if not isinstance(listed, dict) or not listed:
         raise Fault(f"labels is {listed!r}", 'add, for instance, "labels": {"background": 0, "liver": 1}')
@@ -145,14 +165,17 @@ def _label_values(fields: Mapping) -> tuple[dict[str, Values], int | None]:
     values = {name: value for name, value in values.items() if BACKGROUND not in value}
     present = sorted({*_flat(values), *(ignore or ())})
     is_last = ignore is None or ignore == (present[-1],)
-    if not values or present != [*range(1, len(present) + 1)] or not is_last or len({*values.values()}) < len(values):
+    if not values or len(present) > HIGHEST_LABEL or not is_last or len({*values.values()}) < len(values):
         shown = ", ".join(f"{name} = {_shown(value)}" for name, value in values.items()) or "only the background"
         raise Fault(
             f"the labels are {shown}{'' if ignore is None else f' and {IGNORE_NAME} = {_shown(ignore)}'}",
-            f"use the values 1 to {max(len(present), 1)}, each for one label, here and in the segmentations; the last "
-            f"one may be '{IGNORE_NAME}'",
+            f"give each of at most {HIGHEST_LABEL} labels a value, as in the segmentations; the last one may be "
+            f"'{IGNORE_NAME}'",
         )
-    return values, None if ignore is None else ignore[0]
+    labels = {value: label for label, value in enumerate(present, 1)}
+    stored = {label: value for value, label in labels.items()} if present[-1] > len(present) else {}
+    values = {name: tuple(labels[value] for value in own) for name, own in values.items()}
+    return values, None if ignore is None else labels[ignore[0]], stored
 
 
 def _inverted(listed: Mapping[str, str]) -> dict[str, int]:
@@ -166,11 +189,11 @@ def _inverted(listed: Mapping[str, str]) -> dict[str, int]:
 
 def _value(name: str, value: object) -> Values:
     numbers = value if isinstance(value, list) else [value]
-    is_valid = bool(numbers) and all(type(one) is int and 0 <= one <= HIGHEST_LABEL for one in numbers)
+    is_valid = bool(numbers) and all(type(one) is int and 0 <= one <= _HIGHEST_VALUE for one in numbers)
     if not _is_name(name) or not is_valid or len({*numbers}) < len(numbers):
         raise Fault(
             f"the label '{printable(name)}' is {reprlib.repr(value)}",
-            f"give it a name without control characters and a whole number up to {HIGHEST_LABEL}, or a list of them",
+            f"give it a name without control characters and a whole number up to {_HIGHEST_VALUE}, or a list of them",
         )
     return tuple(sorted(numbers))
 

@@ -55,7 +55,7 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
         check_key(key, path)
         if key in cases:
             raise DataError(
-                f"{path}: the case '{key}' of {DATASET} occurs twice, in two forms of Unicode. Fix: remove one of them."
+                f"{path}: the case '{key}' of {DATASET} occurs twice, in two forms of Unicode. Fix: rename one of them."
             )
         images = entry.get("images") if isinstance(entry, Mapping) else None
         label = entry.get("label") if isinstance(entry, Mapping) else None
@@ -78,15 +78,17 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
 def listed_images(folder: str | Path) -> frozenset[str]:
     """Returns the images that the fields `training` and `test` list: their paths without endings, such as imagesTr/a.
 
-    Entries of any other form are ignored, because nnU-Net ignores these fields.
+    Entries of any other form are ignored, because nnU-Net ignores these fields. So are pairs whose label has another
+    name: nnU-Net's image a_0000 of the label a, whose number is that of a channel.
 
     Raises:
       DataError: the file cannot be read.
     """
     fields = read_fields(folder) or {}
     entries = [entry for name in ("training", "test") for entry in _entries(fields.get(name))]
-    paths = (entry.get("image") if isinstance(entry, Mapping) else entry for entry in entries)
-    return frozenset(_without_ending(path) for path in paths if isinstance(path, str))
+    pairs = ([entry.get("image"), entry.get("label")] if isinstance(entry, Mapping) else [entry] for entry in entries)
+    listed = [[_without_ending(path) for path in pair if isinstance(path, str)] for pair in pairs]
+    return frozenset(pair[0] for pair in listed if len({Path(path).name for path in pair}) == 1)
 
 
 def _entries(value: object) -> Iterator[Any]:

@@ -50,16 +50,17 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> Opened:
         does not define perpendicular axes.
     """
     count = len(channels or (None,))
-    if _is_picture(path):
-        stored, geometry = open_picture(path, count)
-    else:
-        stored, geometry = format_of(path).open(path)
     with faults_named(path):
+        if _is_picture(path):
+            stored, geometry = open_picture(path, count)
+        else:
+            stored, geometry = format_of(path).open(path)
         if len(stored) != count:
             raise Fault(
                 f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {count} are needed: "
                 f"{', '.join(channels) if channels else 'a single volume'}",
-                "store these channels, or name every channel of the image in dataset.json",
+                "store these channels, or name every channel of the image in dataset.json; export a mask with layers "
+                "as a label map, with one label per voxel",
             )
         check_orthogonal(geometry.affine)
     return stored, geometry
@@ -85,12 +86,13 @@ def write_label_slabs(
     geometry: Geometry,
     segments: Mapping[str, LabelCodes] | None = None,
     provenance: Provenance | None = None,
+    stored: Mapping[int, int] | None = None,
 ) -> None:
     """Writes a segmentation in the geometry of its volume, slab by slab, so that no process needs all of its labels.
 
-    A NIfTI file has the affine, shape, axis order, units and codes of the volume's file, and labels as uint8. If that
-    file has several channels, the segmentation has no axis for them. The write is atomic: the file gets its name only
-    when it is complete.
+    A NIfTI file has the affine, shape, axis order, units and codes of the volume's file, and labels as uint8, or as
+    uint16 for values above 255. If that file has several channels, the segmentation has no axis for them. The write is
+    atomic: the file gets its name only when it is complete.
 
     Args:
       path: a .nii, .nii.gz, .nrrd or .mha file or .ome.zarr folder to write or replace; for a volume of one plane, also
@@ -100,12 +102,17 @@ def write_label_slabs(
       geometry: geometry of the volume.
       segments: the codes of the labels 1, 2, ..., by label name; required for a .dcm file.
       provenance: the provenance to store in the file; None for none. Pictures store none.
+      stored: `Description.stored`, for the values of the labels in the file. A .dcm file has numbers of segments.
 
     Raises:
       DataError: the shapes of the labels and the volume differ, or a package that writes the format is missing.
     """
     path = Path(path)
     codes = {"segments": segments} if is_dicom_seg(path) else {}
+    if stored and not codes:
+        values = np.zeros(max(stored) + 1, np.min_scalar_type(max(stored.values())))
+        values[[*stored]] = [*stored.values()]
+        slabs = (values[slab] for slab in slabs)
     format_of(path).write(path, slabs, geometry, provenance, **codes)
 
 

@@ -1,5 +1,6 @@
 """The slabs of a segmentation or map to write, checked against its volume."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -38,6 +39,13 @@ def numbered_slabs(
     if planes != geometry.shape[axis]:
         expected[axis] = planes
         raise _wrong_shape(path, tuple(expected), geometry)
+
+
+def with_type(slabs: Iterable[np.ndarray]) -> tuple[np.dtype, Iterator[np.ndarray]]:
+    """Returns the type of slabs, and the slabs; computes the first one."""
+    rest = iter(slabs)
+    first = next(rest)
+    return first.dtype, itertools.chain([first], rest)
 
 
 def _wrong_shape(path: str | Path, shape: tuple[int, ...], geometry: Geometry) -> DataError:

@@ -1,13 +1,11 @@
 """Opens image files of any size with Pillow.
 
 `PIL.Image.open` refuses images of more than 179 megapixels, because a small file can claim any size. Here, the file
-size and the memory of the machine bound the image size instead. Pillow's own limit, a variable of its module, does not
+size and the memory budget bound the image size instead. Pillow's own limit, a variable of its module, does not
 change for the rest of the program. Only PNG, JPEG and TIFF files are opened, whatever their names: Pillow has further
 formats, one of which runs Ghostscript.
 """
 
-import math
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +15,8 @@ from PIL.JpegImagePlugin import jpeg_factory
 from PIL.PngImagePlugin import PngImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 
-from mtf_imaging.files.reading import Fault, check_room, damage_named, memory_named
+from mtf_imaging.files.memory import INFLATED, check_room
+from mtf_imaging.files.reading import Fault, damage_named, memory_named
 
 _SMALL = 1 << 26  # pixels; `Image.crop` has Pillow's limit
 _ORIENTATION, _TURNED = 0x0112, range(5, 9)  # the tag of a TIFF file, and the values that swap height and width
@@ -37,8 +36,8 @@ class _LargeTiff(TiffImageFile):
 # file expands to at most 1032 bytes of 8 pixels each. A JPEG file stores at least one bit per block of 8 x 8 pixels.
 # Some TIFF formats store an empty row in one bit.
 _FORMATS: tuple[tuple[tuple[bytes, ...], Callable[[Path], Image.Image], int], ...] = (
-    ((b"\x89PNG\r\n\x1a\n",), PngImageFile, 8 * 1032),
-    ((b"\xff\xd8\xff",), jpeg_factory, 8 * 1032),
+    ((b"\x89PNG\r\n\x1a\n",), PngImageFile, 8 * INFLATED),
+    ((b"\xff\xd8\xff",), jpeg_factory, 8 * INFLATED),
     ((b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"), _LargeTiff, 100_000),
 )
 _LONGEST = 8  # bytes of these signatures
@@ -93,20 +92,5 @@ def _check_size(picture: Image.Image, path: Path, most: int) -> None:
         most = 1 if bands > 1 else 8  # values of one byte, or of one bit
         pixels *= bands if bands > 1 else 1
     declared = f"{picture.width} x {picture.height} pixels"
-    check_room(declared, pixels, size, most * size)
     # Pillow stores up to 4 bytes per pixel; its copies and the result need up to 3 bytes each.
-    needed, memory = 10 * picture.width * picture.height, _memory()
-    if needed > memory:
-        raise Fault(
-            f"its header declares {declared}, which need about {needed / 1e9:.1f} GB to read, but this machine has "
-            f"{memory / 1e9:.1f} GB of memory",
-            "cut the image into tiles, or use a machine with more memory",
-        )
-
-
-def _memory() -> float:
-    """Returns the memory of this machine in bytes; infinity if the system does not report it."""
-    try:
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    except (AttributeError, OSError, ValueError):
-        return math.inf
+    check_room(declared, pixels, size, most, 10 * picture.width * picture.height)

@@ -152,7 +152,13 @@ class MadeGeometry(Geometry):
           shape: number of voxels along each stored axis.
           affine: `[4, 4]`, stored voxel index -> mm in RAS+.
           **fields: the other attributes of the class.
+
+        Raises:
+          Fault: an axis has no voxels, or the affine does not define the axes.
         """
+        if min(shape) < 1:
+            raise Fault(f"its shape {tuple(shape)} has an axis without voxels")
+        check_axes(affine)
         header = nibabel.Nifti1Header()
         header.set_data_shape(shape)
         header.set_xyzt_units("mm")
@@ -163,6 +169,15 @@ class MadeGeometry(Geometry):
     @property
     def label_affine(self) -> np.ndarray:
         return self.affine
+
+
+def check_axes(affine: np.ndarray) -> None:
+    """Raises Fault if an affine `[4, 4]` is not finite, or its three axes are linearly dependent."""
+    is_finite = np.isfinite(affine).all()
+    lengths = np.linalg.norm(affine[:3, :3], axis=0) if is_finite else np.zeros(3)
+    is_flat = min(lengths) == 0 or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-9
+    if is_flat or np.isnan(orientations.io_orientation(affine)).any():  # nibabel's threshold is relative
+        raise Fault(f"the affine {affine[:3].tolist()} does not define the axes", "repair the header")
 
 
 def check_orthogonal(affine: np.ndarray) -> None:

@@ -1,15 +1,17 @@
 """Converts stored numbers to labels, and refuses labels that are not in the data set's description."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Description
+from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.file_labels import listed
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.files.reading import Fault
 
-NUM_CLASSES = 3  # 0 background, 1 liver, 2 lesion
 _WHOLE = 1e-3  # bound on the rounding error that scaling adds to integers
-_HIGHEST = 255  # labels are stored as uint8
+_HIGHEST = 255  # in binary masks of pictures
 _SHOWN = 5  # unknown labels listed in a message
 
 
@@ -19,16 +21,16 @@ class LabelRepair:
     Args:
       stored: the stored numbers of a segmentation.
       description: the permitted labels.
+      labels: the label of each permitted value; see `labels_of_values`.
     """
 
     dtype = np.dtype(np.uint8)
 
-    def __init__(self, stored: Stored, description: Description) -> None:
-        self._stored, self._description = stored, description
-        self._is_permitted = np.zeros(256, bool)
-        self._is_permitted[list(_names(description))] = True
-        self._num_consecutive = int(self._is_permitted.argmin())
-        self._low, self._high = np.inf, -np.inf
+    def __init__(self, stored: Stored, description: Description, labels: Mapping[int, int]) -> None:
+        self._stored, self._description, self._values = stored, description, [*labels]
+        self._labels = np.full(max(labels) + 2, -1, np.int16)  # the last value is not permitted
+        self._labels[self._values] = [*labels.values()]
+        self._num_plain = int((self._labels != np.arange(len(self._labels))).argmax())  # values that are their labels
         self._surplus: set[float] = set()
         self._as_floats = False
 
@@ -45,15 +47,16 @@ class LabelRepair:
             whole = np.rint(slab)
             if not finite or np.abs(slab - whole).max() > _WHOLE:
                 what = f"some labels are {'not integers' if finite else 'NaN or infinite'}"
-                raise Fault(what, f"store {_listed(self._description)}")
+                raise Fault(what, f"store {listed(self._description)}")
             slab = whole
         low, high = slab.min(), slab.max()
-        self._low, self._high = min(self._low, low), max(self._high, high)
-        if low >= 0 and high < len(self._is_permitted):
-            labels = slab.astype(np.uint8)
-            if high < self._num_consecutive or self._is_permitted[labels].all():
-                return labels
-        self._surplus.update(np.setdiff1d(slab, list(_names(self._description))).tolist())
+        if low >= 0 and high < self._num_plain:
+            return slab.astype(np.uint8)
+        if low >= 0 and high < len(self._labels):
+            labels = self._labels[slab.astype(np.uint32)]
+            if labels.min() >= 0:
+                return labels.astype(np.uint8)
+        self._surplus.update(np.setdiff1d(slab, self._values).tolist())
         return np.zeros(slab.shape, np.uint8)
 
     def check(self) -> None:
@@ -72,21 +75,8 @@ class LabelRepair:
     def _fault(self) -> Fault:
         """Returns the fault of a mask with labels that are not in the description."""
         surplus, own = sorted(self._surplus), self._description
-        if own.rules == LITS_RULES:
-            what = f"labels range from {self._low:.0f} to {self._high:.0f}, not from 0 to {NUM_CLASSES - 1}"
-            return Fault(what, f"map them to {_listed(own)}")
         shown = ", ".join(f"{label:.0f}" for label in surplus[:_SHOWN]) + (", ..." if len(surplus) > _SHOWN else "")
-        fix = f"add the labels to dataset.json, or map them to these labels, integers from 0 to {_HIGHEST}"
+        fix = "add the labels to dataset.json, or map them to its labels"
         if surplus == [_HIGHEST]:
             fix = f"store the voxels of a binary mask as {min(own.labels.values())}, not {_HIGHEST}"
-        return Fault(f"has labels that dataset.json lacks: {shown}. The labels of dataset.json are {_listed(own)}", fix)
-
-
-def _names(description: Description) -> dict[int, str]:
-    """Returns the names of all permitted labels, by value."""
-    names = {BACKGROUND: "background", **{value: name for name, value in description.labels.items()}}
-    return names if description.ignore is None else names | {description.ignore: "ignore"}
-
-
-def _listed(description: Description) -> str:
-    return ", ".join(f"{value} {name}" for value, name in _names(description).items())
+        return Fault(f"has the label(s) {shown}, but the labels of the data set are {listed(own)}", fix)

@@ -3,8 +3,8 @@
 A scan of 512 x 512 x 1000 voxels takes 0.5 GB as int16, its type in memory, but up to 2 GB in its stored type.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -66,6 +66,7 @@ class Stored:
       scale: (slope, inter); a stored number represents the value `slope * number + inter`.
       modality: the modality that the file states, in DICOM's spelling; None if it does not state one.
       is_stream: whether an earlier plane can only be read from the start of the file.
+      names: the names of labels that the file states, by value; see `formats.label_names`.
     """
 
     path: Path
@@ -75,6 +76,7 @@ class Stored:
     scale: tuple[float, float] = (1.0, 0.0)
     modality: str | None = None
     is_stream: bool = False
+    names: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def is_scaled(self) -> bool:

@@ -111,7 +111,7 @@ def image_files(
     if missing and needed:
         raise DataError(
             f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
-            "Fix: restore the files or delete the links."
+            "Fix: restore the files, or correct the links."
         )
     check_names(folder, (str(path.relative_to(folder)) for path in files))
     if foreign:

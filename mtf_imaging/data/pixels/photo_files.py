@@ -28,7 +28,7 @@ def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
         if stem in files:
             raise DataError(
                 f"{path}: has the name of {files[stem].name} with another ending, so it has the same key. "
-                "Fix: rename or remove one of them."
+                "Fix: rename one of them."
             )
         files[stem] = path
     return files

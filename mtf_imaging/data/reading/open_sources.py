@@ -11,6 +11,7 @@ from typing import Protocol
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.file_labels import labels_of_values, listed
 from mtf_imaging.data.formats.all_formats import open_stored
 from mtf_imaging.data.formats.dicom.segmentation_reading import open_segmentation_in, segmentation_geometry
 from mtf_imaging.data.images.geometry import Geometry
@@ -142,11 +143,17 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
 
 def _dicom_seg(path: Path, geometry: Geometry, description: Description) -> StoredSource:
     """Opens a DICOM-SEG file in the voxel grid of a volume."""
-    return _mask_source(open_segmentation_in(path, geometry, description), geometry, description)
+    plain = dataclasses.replace(description, stored={})  # its segments have no values
+    return _mask_source(open_segmentation_in(path, geometry, plain), geometry, plain)
 
 
 def _mask_source(stored: Stored, geometry: Geometry, description: Description) -> StoredSource:
-    return StoredSource(RepairedPlanes(stored, lambda stored: LabelRepair(stored, description)), geometry)
+    labels = labels_of_values(description, stored.names)
+    if labels != labels_of_values(description, {}):
+        shown = ", ".join(f"{value} {name}" for value, name in stored.names.items())
+        what = f"its header names the values {shown}, unlike dataset.json ({listed(description)})"
+        warn_once(f"{stored.path}: {what}; its labels are those of its names.")
+    return StoredSource(RepairedPlanes(stored, lambda stored: LabelRepair(stored, description, labels)), geometry)
 
 
 def _parts(paths: list[Path], names: tuple[str, ...]) -> list[tuple[Stored, Geometry]]:

@@ -9,6 +9,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.description.description import LITS_RULES, Description
+from mtf_imaging.data.description.file_labels import names_of_values
 from mtf_imaging.data.formats.ome_zarr.array_layout import MAX_VOXELS
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import any_label
@@ -92,6 +93,9 @@ def convert(
     known = read_spacing_table(spacing_csv)
     fits_all = mm is not None and resolution is None
     sampling = None if fits_all else parse_any_sampling(DEFAULT_RESOLUTION if resolution is None else resolution, mm)
+    if Path(input_dir).resolve() == Path(output_dir).resolve():
+        what = "is the folder of the cases, which records would be mixed with"
+        raise DataError(f"{output_dir}: {what}. Fix: choose another output_dir.", ["output_dir"])
     description, cases = find_data_set(input_dir, description=description)
     if sampling is not None and is_flat(description):
         sampling = make_sampling(((*grid[:2], 1) for grid in sampling.grids), mm)
@@ -153,8 +157,7 @@ def _described(description: Description) -> str:
 
 
 def _labels(description: Description) -> str:
-    labels = [f"{name} = {value}" for name, value in description.labels.items()]
-    return ", ".join(labels + ([f"ignore = {description.ignore}"] if description.ignore is not None else []))
+    return ", ".join(f"{name} = {value}" for value, name in names_of_values(description).items() if value)
 
 
 def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, resolution: str | int | None) -> None:

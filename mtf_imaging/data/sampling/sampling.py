@@ -11,6 +11,9 @@ Spacing = tuple[float, float, float]
 
 BOX_MULTIPLE = 16  # Any size is valid; networks that halve these sizes, and layouts that split them, waste no voxels.
 SLIVER = 1e-3  # in voxels; absorbs rounding errors of 32-bit headers
+# In voxels of the grid or of the volume, whichever are smaller. A volume that exceeds a grid by less needs no further
+# voxel: headers round sizes, as in 3.001 mm for 3 mm. No voxel of the volume is lost, because its center is covered.
+EXCESS = 0.25
 
 AVERAGE, LINE, SPLINE, NEAREST = "average", "line", "spline", "nearest"  # kernels; see `interpolation.weights`
 
@@ -76,7 +79,8 @@ class Sampling:
     With a spacing, every voxel has that size, and the grid is a box in the center of the field of view. The box is
     padded with air where it extends beyond the volume, and the volume is cropped where it extends beyond the box. The
     center depends only on the header, so training and prediction place the box identically. If the box crops too much,
-    choose a larger one. The box is shifted by less than a voxel to align it with the first voxel of the volume. A
+    choose a larger one. The box is shifted by less than a voxel to align it with the first voxel of the volume; an
+    excess of the volume over the box by less than a quarter of a voxel lies after the box. A
     volume that already has this spacing is padded and cropped by whole voxels, without interpolation.
 
     Attributes:
@@ -132,8 +136,9 @@ class Sampling:
         spans = []
         for axis, (n, own, g, mm) in enumerate(zip(shape, spacing, self.grid, self.spacing, strict=True)):
             step = mm / own
-            half = (g - n / step) / 2  # voxels of padding, or of cropping if negative
-            before = math.ceil(half - SLIVER) if axis in self.reversed_axes else math.floor(half + SLIVER)
+            half, slack = (g - n / step) / 2, EXCESS * min(1, 1 / step) / 2
+            # Voxels of padding, or of cropping if negative.
+            before = math.ceil(half - slack) if axis in self.reversed_axes else math.floor(half + slack)
             spans.append(Span(-before * step, g * step, g, *self.kernels[axis]))
         return tuple(spans)
 
@@ -182,14 +187,15 @@ def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, mult
 
 
 def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
-    """Returns the number of voxels with another spacing that cover a volume.
+    """Returns the number of voxels with another spacing that cover a volume, except for an excess of a quarter voxel.
 
     Args:
       shape: size of the volume in voxels along x, y, z.
       own: voxel size of the volume in mm.
       spacing: the other voxel size in mm.
     """
-    return tuple(math.ceil(n * mine / mm - SLIVER) for n, mine, mm in zip(shape, own, spacing, strict=True))
+    ratios = [mine / mm for mine, mm in zip(own, spacing, strict=True)]
+    return tuple(math.ceil(n * ratio - EXCESS * min(1, ratio)) for n, ratio in zip(shape, ratios, strict=True))
 
 
 def parse_spacing(spacing: str | float | Iterable[float] | None, may_keep: bool = False) -> Spacing | None:

@@ -1,12 +1,12 @@
 """Lists devices, those that compute and the host CPU, and sets how GPUs allocate memory."""
 
 import contextlib
-import os
 from collections.abc import Sequence
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import gpu_memory_limit
+from mtf_imaging.files.memory import machine_memory
 
 
 def default_devices() -> list[str]:
@@ -24,7 +24,7 @@ def device_memory(device: str) -> int:
     """Returns the bytes of a GPU that TensorFlow may use, or those of the memory of this machine for a CPU."""
     if "GPU" in device.upper():
         return gpu_memory_limit(int(device.rpartition(":")[2]))
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return machine_memory()
 
 
 def number_of(name: str, devices: Sequence[str]) -> int:

@@ -81,7 +81,7 @@ def find_pairs(
     if lonely:
         raise DataError(
             f"{prediction_dir}: {len(lonely)} file(s) have no partner in {reference_dir}: {'; '.join(lonely)}. "
-            "Fix: add the missing files, or remove these."
+            "Fix: add the missing files, or correct the names."
         )
     return [Pair(_short(key), predictions[key], references[key]) for key in sorted(references, key=natural_key)]
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 from mtf_imaging.data.modality import AIR_HU, MAX_HU, is_ct, value_beyond
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid
-from mtf_imaging.data.sampling.sampling import SLIVER
+from mtf_imaging.data.sampling.sampling import EXCESS, SLIVER
 from mtf_imaging.engine.meshes.portable import divisor, ensure_shape, is_portable
 
 
@@ -68,7 +68,7 @@ def grid_spans(
             spans.append(SpanTensor(tf.zeros([], tf.float64), own, g))
             continue
         step = mm[axis] / spacing[axis]
-        before = tf.floor((size - own / step) / 2 + SLIVER)
+        before = tf.floor((size - own / step + EXCESS * tf.minimum(1 / step, 1)) / 2)
         spans.append(SpanTensor(-before * step, size * step, g))
     return spans
 
@@ -82,7 +82,7 @@ def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySam
       sampling: the grids in ascending order.
     """
     own, mm = tf.cast(tf.stack(shape), tf.float64), divisor(sampling.spacing, tf.float64)
-    needed = tf.cast(tf.math.ceil(own * spacing / mm - SLIVER), tf.int64)
+    needed = tf.cast(tf.math.ceil(own * spacing / mm - EXCESS * tf.minimum(spacing / mm, 1)), tf.int64)
     covered = tf.reduce_prod(tf.minimum(tf.constant(sampling.grids, tf.int64), needed), axis=1)
     return tf.argmax(covered, output_type=tf.int32)  # of equal grids, the first and therefore smallest one
 

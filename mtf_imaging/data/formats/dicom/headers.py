@@ -1,19 +1,23 @@
 """Reads the header of one DICOM file and refuses files that are not one plane of a volume."""
 
 import dataclasses
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from mtf_imaging.data.formats.dicom.files import check_pixels, read_dicom
 from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
-from mtf_imaging.data.formats.packages import INSTALL_DICOM, import_pydicom
-from mtf_imaging.files.reading import Fault, check_room, damage_named
+from mtf_imaging.data.formats.packages import INSTALL_DICOM
+from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.files.reading import Fault, damage_named
 
-FIX = "fetch the file again, remove it if it is not an image of the series, or convert the series to NIfTI"
+FIX = "fetch the file again, move it elsewhere if it is not an image of the series, or convert the series to NIfTI"
 _DEFERRED_BYTES = 1024  # longer elements, such as pixels, are skipped
+# The beginnings of the classes of objects that refer to a series and often lie beside it: presentation states, spatial
+# registrations and segmentations, reports, documents, and objects of radiotherapy.
+_NO_IMAGES = tuple(f"1.2.840.10008.5.1.4.1.1.{part}." for part in (11, 66, 88, 104, 481))
 _BITS = (8, 16, 32)  # of a stored number
-_MOST_BYTES = 1 << 28  # the limit for the pixels of a compressed plane
-_MOST_RATIO = 10_000  # of larger compressed planes; compressed planes of a single value reach this ratio
 _TAGS = (
     *("BitsAllocated", "BitsStored", "Columns", "GantryDetectorTilt", "ImageOrientationPatient"),
     *("ImagePositionPatient", "Modality", "ModalityLUTSequence", "NumberOfFrames", "PhotometricInterpretation"),
@@ -72,24 +76,28 @@ class Plane:
         return float(self.position @ self.normal)
 
 
-def read_plane(path: Path) -> Plane:
-    """Reads the header of a file.
+def read_planes(files: Iterable[Path]) -> list[Plane]:
+    """Reads the headers of files; skips objects that are no images, with a warning, and raises DataError otherwise."""
+    return [plane for plane in map(_read_plane, files) if plane is not None]
+
+
+def _read_plane(path: Path) -> Plane | None:
+    """Reads the header of a file; None, with a warning, for an object that is no image, such as a segmentation.
 
     Raises:
       DataError: the file cannot be read; it has no pixels, several frames, colors or no position in space; or no
         installed package can decompress its pixels.
     """
-    pydicom = import_pydicom(path)
     with damage_named(path, "DICOM", FIX):
-        header = pydicom.dcmread(path, defer_size=_DEFERRED_BYTES, specific_tags=[*_TAGS])
+        header = read_dicom(path, defer_size=_DEFERRED_BYTES, specific_tags=[*_TAGS])
+        kind = header.get("SOPClassUID")
+        if kind and f"{kind}.".startswith(_NO_IMAGES):
+            warn_once(f"{path}: is skipped, because it is no image of the series, but an object of {kind.name}.")
+            return None
         if fault := _fault_of_pixels(header):
             raise Fault(fault)
         _check_compression(header)
-        rows, columns, bits = int(header.Rows), int(header.Columns), int(header.BitsAllocated)
-        needed, size, syntax = rows * columns * bits // 8, path.stat().st_size, header.file_meta.TransferSyntaxUID
-        is_packed = syntax.is_encapsulated or syntax.is_deflated
-        declared = f"{rows} rows and {columns} columns of {bits} bits ({needed} bytes)"
-        check_room(declared, needed, size, max(_MOST_BYTES, _MOST_RATIO * size) if is_packed else size)
+        check_pixels(path, header)
         return _plane(path, header)
 
 

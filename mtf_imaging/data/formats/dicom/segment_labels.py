@@ -38,7 +38,7 @@ def labels_of_segments(header: object, description: Description) -> dict[int, in
     if unknown:
         raise Fault(
             f"the segment(s) {', '.join(unknown)} match none of the labels {', '.join(description.labels)}",
-            "use the names of the segments as names of the labels in dataset.json, or remove these segments",
+            "use the names of the segments as names of the labels in dataset.json, or export the others",
             ["dataset_json"],
         )
     return labels

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.dicom.files import check_pixels, read_dicom
 from mtf_imaging.data.formats.dicom.segment_labels import labels_of_segments
 from mtf_imaging.data.formats.packages import import_pydicom
 from mtf_imaging.data.images.geometry import Geometry, MadeGeometry
@@ -115,9 +116,8 @@ def algorithm_parameters(path: Path) -> str:
     Raises:
       DataError: pydicom is missing, or the file is damaged.
     """
-    pydicom = import_pydicom(path)
     with damage_named(path, _KIND):
-        header = pydicom.dcmread(path, stop_before_pixels=True, specific_tags=["SegmentSequence"])
+        header = read_dicom(path, stop_before_pixels=True, specific_tags=["SegmentSequence"])
         segments = header.get("SegmentSequence") or [{}]
         algorithms = segments[0].get("SegmentationAlgorithmIdentificationSequence") or [{}]
         text = str(algorithms[0].get("AlgorithmParameters") or "")
@@ -125,14 +125,13 @@ def algorithm_parameters(path: Path) -> str:
 
 
 def _read_header(path: Path) -> tuple[Any, list[Frame]]:
-    pydicom = import_pydicom(path)
     with damage_named(path, _KIND):
-        header = pydicom.dcmread(path, stop_before_pixels=True)
+        header = read_dicom(path, stop_before_pixels=True)
         what, kind = header.get("SOPClassUID"), header.get("SegmentationType")
         if what not in _CLASSES or "TotalPixelMatrixRows" in header:
             shown = what.name if what else "of no stated kind"
             raise Fault(
-                f"this DICOM file is {shown}, not a segmentation (DICOM-SEG) of volumes", "remove it from the folder"
+                f"this DICOM file is {shown}, not a segmentation (DICOM-SEG) of volumes", "move it to another folder"
             )
         if kind not in _TYPES:
             what = f"its SegmentationType is {kind}, but only {' and '.join(_TYPES)} state one label per voxel"
@@ -140,6 +139,7 @@ def _read_header(path: Path) -> tuple[Any, list[Frame]]:
         frames = _read_frames(header)
         if not frames or len(frames) != int(header.NumberOfFrames):
             raise Fault(f"its header states {header.NumberOfFrames} frames, but {len(frames)} positions")
+        check_pixels(path, header, len(frames))
         return header, frames
 
 

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.formats.dicom.files import read_dicom
 from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, segment_name
 from mtf_imaging.data.formats.dicom.segmentation_reading import PARAMETER
 from mtf_imaging.data.formats.dicom.series import DicomGeometry
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
-from mtf_imaging.data.formats.packages import import_highdicom, import_pydicom
+from mtf_imaging.data.formats.packages import import_highdicom
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.dicom_files import first_dicom_file
 from mtf_imaging.data.listing.image_formats import is_zarr
@@ -125,7 +126,7 @@ def read_headers(files: Sequence[Path]) -> list[Any]:
     headers = []
     for path in files:
         with damage_named(path, "DICOM"):
-            header = import_pydicom(path).dcmread(path, stop_before_pixels=True)
+            header = read_dicom(path, stop_before_pixels=True)
             if missing := [name for name in _NEEDED if not header.get(name)]:
                 what = f"its header lacks {', '.join(missing)}, which DICOM-SEG refers to"
                 raise Fault(what, "give the original series, or another output_format", ["output_format"])

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
+from mtf_imaging.data.formats.dicom.headers import Plane, read_planes
 from mtf_imaging.data.formats.dicom.padding import is_tissue, padding_value
 from mtf_imaging.data.formats.dicom.stacking import stack
 from mtf_imaging.data.formats.packages import import_pydicom
@@ -42,14 +42,15 @@ def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
 
     Raises:
       DataError: pydicom is missing; there is no DICOM file; a file is damaged or is not one plane of a volume (see
-        `read_plane`); or the files are not the planes of one volume (see `stack`).
+        `headers.Plane`); or the files are not the planes of one volume (see `stack`).
     """
     import_pydicom(folder)
     with faults_named(folder, "give the folder with the files of one series"):
         files = dicom_files(folder)
-        if not files:
-            raise Fault(f"holds no DICOM file (with the ending {SHOWN_ENDINGS})")
-        planes, affine = stack([read_plane(file) for file in files])
+        planes = read_planes(files)
+        if not planes:
+            raise Fault(f"holds no DICOM file of an image (with the ending {SHOWN_ENDINGS})")
+        planes, affine = stack(planes)
     _warn_of_padding(folder, planes)
     first, shape = planes[0], (*planes[0].size, len(planes))
     is_uniform = all((one.scale, one.dtype, one.padding) == (first.scale, first.dtype, None) for one in planes)

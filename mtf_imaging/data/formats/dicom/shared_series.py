@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
 
-from mtf_imaging.data.formats.dicom.headers import Plane, read_plane
+from mtf_imaging.data.formats.dicom.headers import Plane, read_planes
 from mtf_imaging.data.formats.dicom.stacking import stack
 from mtf_imaging.data.listing.dicom_files import dicom_files, first_dicom_file
 from mtf_imaging.errors import DataError
@@ -54,6 +54,6 @@ def _compare(series: str, parts: dict[Path, list[Plane]]) -> None:
 def _planes(files: Iterable[Path | None]) -> list[Plane]:
     """Returns the headers of files; none if a file cannot be read."""
     try:
-        return [read_plane(file) for file in files if file is not None]
+        return read_planes(file for file in files if file is not None)
     except DataError:
         return []

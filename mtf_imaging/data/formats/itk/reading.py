@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.formats.itk.geometry import ItkGeometry, Place
+from mtf_imaging.data.formats.label_names import names_in_nrrd
 from mtf_imaging.data.formats.packages import import_simpleitk
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.listing.itk_headers import ItkHeader, read_itk_header
-from mtf_imaging.files.reading import Fault, check_not_special, check_room, damage_named
+from mtf_imaging.files.memory import INFLATED, check_room
+from mtf_imaging.files.reading import Fault, check_not_special, damage_named
 
 _KIND = "NRRD or MetaImage"
-_INFLATED = 1032  # the largest expansion ratio of the gzip format
 _ZLIB_OR_GZIP = 32 + zlib.MAX_WBITS
 _BLOCK_BYTES = 1 << 20
 _SKIPS = ("byteskip", "lineskip")  # fields that skip data before the voxels; our files lack them
@@ -68,13 +69,15 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
             raise Fault(f"voxels are of type {name}, not plain numbers", "store one number (HU or label) per voxel")
         needed, size = math.prod(shape) * dtype.itemsize, header.data.stat().st_size - header.offset
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype} ({needed} bytes)"
-        check_room(declared, needed, size, size * (1 if header.is_raw else _INFLATED))
+        at_once = 2 * needed // (shape[2] if header.is_raw and not header.is_nrrd else 1)  # see `ItkPlanes`
+        check_room(declared, needed, size, 1 if header.is_raw else INFLATED, at_once)
         place = Place(
             *(tuple(map(float, each)) for each in (reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection()))
         )
     doubt = None if header.has_directions else _NO_DIRECTIONS
     geometry = ItkGeometry.of(shape, place.affine, doubt=doubt, has_size=header.has_size, place=place)
-    return [Stored(path, shape, dtype, functools.partial(ItkPlanes, header, shape, dtype))], geometry
+    planes = functools.partial(ItkPlanes, header, shape, dtype)
+    return [Stored(path, shape, dtype, planes, names=names_in_nrrd(header.pairs))], geometry
 
 
 class ItkPlanes(Planes):

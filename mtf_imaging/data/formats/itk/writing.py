@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.formats.itk.geometry import place_of
-from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.formats.label_slabs import numbered_slabs, with_type
 from mtf_imaging.data.formats.packages import import_simpleitk
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import METAIMAGE
@@ -25,7 +25,8 @@ def write_itk_labels(
     `PROVENANCE_KEY`: a key/value pair of NRRD, or a field of MetaImage, whose field Comment has the short form.
     """
     simpleitk = import_simpleitk(path)
-    labels = np.empty(geometry.stored_shape, np.uint8, order="F")
+    dtype, slabs = with_type(slabs)
+    labels = np.empty(geometry.stored_shape, dtype, order="F")
     for start, slab in numbered_slabs(path, slabs, geometry):
         stored = geometry.to_stored(slab)
         labels[..., start : start + stored.shape[2]] = stored

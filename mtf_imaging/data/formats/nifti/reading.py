@@ -12,18 +12,20 @@ import numpy as np
 from nibabel.filebasedimages import ImageFileError
 from nibabel.fileholders import FileHolder
 
+from mtf_imaging.data.formats.label_names import names_in_nifti
 from mtf_imaging.data.formats.nifti.gzip_stream import GZIP, open_gzip
 from mtf_imaging.data.formats.nifti.header_checks import check_numbers, warn_of_conflicts
-from mtf_imaging.data.images.geometry import Geometry, affine_in_mm
+from mtf_imaging.data.images.geometry import Geometry, affine_in_mm, check_axes
 from mtf_imaging.data.images.lost_geometry import why_lost
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.files.reading import Fault, check_room, damage_named
+from mtf_imaging.files.memory import INFLATED, check_room
+from mtf_imaging.files.reading import Fault, damage_named
 
-_INFLATED = 1032  # the largest expansion ratio of the gzip format
 _KINDS = (nibabel.Nifti1Image, nibabel.Nifti2Image)
 _HEADER_BYTES = 540  # the longer of the two headers
 _BLOCK_BYTES = 1 << 21
+_BYTES_OF_VALUE = 32  # of a voxel in the planes that are read at a time: float64, with copies
 _SURPLUS_BYTES = 1 << 26  # after the voxels; a compressed file can expand to a thousand times its size
 
 
@@ -56,16 +58,18 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
             )
         needed, size = values.offset + math.prod(map(int, shape)) * dtype.itemsize, path.stat().st_size
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype.newbyteorder('=')} ({needed} bytes)"
-        check_room(declared, needed, size, size * (_INFLATED if is_stream else 1))
+        at_once = math.prod(shape[:2]) * _BYTES_OF_VALUE
+        check_room(declared, needed, size, INFLATED if is_stream else 1, at_once)
         affine = affine_in_mm(image.header)
-        if not np.all(np.isfinite(affine)) or _is_flat(affine):
-            raise Fault(f"the affine {affine[:3].tolist()} does not define the axes", "repair the header")
+        check_axes(affine)
         geometry = Geometry(image.header.copy(), affine)
         if not why_lost(geometry):
             warn_of_conflicts(geometry, path)
+        names = names_in_nifti(image.header.extensions)
     scale = float(values.slope), float(values.inter)
     planes = [functools.partial(NiftiPlanes, path, image, number) for number in range(math.prod(shape[3:]))]
-    return [Stored(path, shape[:3], values.dtype, each, scale, is_stream=is_stream) for each in planes], geometry
+    common = {"scale": scale, "is_stream": is_stream, "names": names}
+    return [Stored(path, shape[:3], values.dtype, each, **common) for each in planes], geometry
 
 
 def open_image(path: Path) -> nibabel.Nifti1Image:
@@ -151,10 +155,3 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
     """Opens a file for reading, and decompresses it if its content is gzip; the file name is ignored."""
     with open_gzip(path) if _is_compressed(path) else open(path, "rb") as file:
         yield file
-
-
-def _is_flat(affine: np.ndarray) -> bool:
-    """Returns whether the three axes of an affine are linearly dependent."""
-    lengths = np.linalg.norm(affine[:3, :3], axis=0)
-    flat = min(lengths) == 0 or abs(np.linalg.det(affine[:3, :3] / lengths)) < 1e-9
-    return flat or bool(np.isnan(nibabel.io_orientation(affine)).any())  # nibabel's threshold is relative

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nibabel.openers import ImageOpener
 from nibabel.volumeutils import seek_tell
 
-from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.formats.label_slabs import numbered_slabs, with_type
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -30,13 +30,14 @@ def write_nifti_labels(
     if np.prod(shape) != np.prod(geometry.stored_shape):
         shape = geometry.stored_shape
         header["intent_code"] = 0  # for example of vectors, whose components were the channels
-    image = _empty_image(header, geometry, np.uint8, shape)
+    dtype, slabs = with_type(slabs)
+    image = _empty_image(header, geometry, dtype, shape)
     with atomic_path(path) as temporary, ImageOpener(temporary, mode="wb") as file:
         image.header.write_to(file)
         seek_tell(file, image.header.get_data_offset(), write0=True)
         for _, slab in numbered_slabs(path, slabs, geometry):
             for plane in np.moveaxis(geometry.to_stored(slab), 2, 0):
-                file.write(plane.tobytes(order="F"))
+                file.write(plane.astype(image.get_data_dtype(), copy=False).tobytes(order="F"))
 
 
 def write_nifti_maps(

@@ -5,10 +5,13 @@ Only the codecs in this table are decoded. Other codecs may run code (pickle), o
 
 import bz2
 import functools
+import gzip
+import io
 import math
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import google_crc32c
 import numpy as np
@@ -16,7 +19,6 @@ from numcodecs import blosc, lz4, zstd
 
 _BLOSC_HEADER = 16
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-_GZIP, _ZLIB = 31, 15  # for `wbits` of zlib
 _CHECKSUM_BYTES = 4
 _SLACK = 1 << 16  # the most bytes that compression adds, in addition to an eighth
 
@@ -72,18 +74,12 @@ def _filled(decompress: Callable[[bytes, np.ndarray], object], data: bytes, stat
     return result
 
 
-def _inflate(data: bytes, size: int, wbits: int) -> np.ndarray:
-    result = b""
-    while True:
-        stream = zlib.decompressobj(wbits)
-        result += stream.decompress(data, size - len(result) + 1)  # one more byte reveals a longer result
-        data = stream.unused_data
-        if not stream.eof or len(result) >= size or not data:  # gzip files may consist of several members
-            return _exact(result, stream.eof, size)
+def _decompress_gzip(data: bytes, size: int) -> np.ndarray:
+    with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:  # of several members
+        return _exact(file.read(size + 1), True, size)  # one more byte reveals a longer result
 
 
-def _decompress_bz2(data: bytes, size: int) -> np.ndarray:
-    stream = bz2.BZ2Decompressor()
+def _decompress_stream(stream: Any, data: bytes, size: int) -> np.ndarray:
     result = stream.decompress(data, size + 1)
     return _exact(result, stream.eof, size)
 
@@ -100,10 +96,10 @@ def _exact(result: bytes, is_complete: bool, size: int) -> np.ndarray:
 COMPRESSORS: dict[str, Callable[[bytes, int], np.ndarray]] = {
     "blosc": decompress_blosc,
     "zstd": _decompress_zstd,
-    "gzip": lambda data, size: _inflate(data, size, _GZIP),
-    "zlib": lambda data, size: _inflate(data, size, _ZLIB),
+    "gzip": _decompress_gzip,
+    "zlib": lambda data, size: _decompress_stream(zlib.decompressobj(), data, size),
     "lz4": _decompress_lz4,
-    "bz2": _decompress_bz2,
+    "bz2": lambda data, size: _decompress_stream(bz2.BZ2Decompressor(), data, size),
 }
 
 

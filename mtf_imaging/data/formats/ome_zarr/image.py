@@ -5,6 +5,7 @@ metadata, which repeat the metadata of the files, are not read.
 """
 
 import functools
+import math
 import os
 import re
 from collections.abc import Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from mtf_imaging.data.formats.label_names import names_in_zarr
 from mtf_imaging.data.formats.ome_zarr.array_layout import ArrayLayout, parse_layout, shown_value
 from mtf_imaging.data.formats.ome_zarr.geometry import ZarrGeometry, zarr_geometry
 from mtf_imaging.data.formats.ome_zarr.multiscale import OURS, Multiscale, parse_multiscale
@@ -21,6 +23,7 @@ from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.json_file import read_object
+from mtf_imaging.files.memory import check_room
 from mtf_imaging.files.reading import Fault, damage_named
 
 _V3, _V2_GROUP, _V2_ARRAY, _V2_ATTRIBUTES = "zarr.json", ".zgroup", ".zarray", ".zattrs"
@@ -52,7 +55,8 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
             raise Fault(
                 "is not a folder, as an OME-Zarr image is", "check the path, or unpack the image if it is an archive"
             )
-        multiscale = parse_multiscale(_read_attributes(path))
+        attributes = _read_attributes(path)
+        multiscale, names = parse_multiscale(attributes), names_in_zarr(attributes)
         folder = _array_folder(path, multiscale.array)
         array = StoredArray(folder, _read_layout(folder))
         layout, time, channel = array.layout, multiscale.number_of("time"), multiscale.number_of("channel")
@@ -60,6 +64,9 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
             names = ", ".join(axis.name for axis in multiscale.axes)
             what = f"its array '{multiscale.array}' has the shape {layout.shape}, but its axes are {names}"
             raise Fault(what, "store one volume, without several points in time, and the names of its axes")
+        height, size = multiscale.space[2], layout.codec.size
+        layer = math.prod(layout.shape) // layout.shape[height] * layout.chunk[height] * layout.codec.dtype.itemsize
+        check_room(f"the shape {layout.shape} and chunks of {layout.chunk}", 0, 0, at_once=2 * (layer + size))
         if not multiscale.is_label:
             _check_chunks(array)
     if multiscale.has_size and not multiscale.has_units:
@@ -67,7 +74,7 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
     x, y, z = (layout.shape[number] for number in multiscale.space)
     dtype = np.dtype(np.uint8) if layout.fill_value.dtype.kind == "b" else layout.fill_value.dtype
     stored = [
-        Stored(path, (x, y, z), dtype, functools.partial(ZarrPlanes, array, multiscale, number))
+        Stored(path, (x, y, z), dtype, functools.partial(ZarrPlanes, array, multiscale, number), names=names)
         for number in range(1 if channel is None else layout.shape[channel])
     ]
     return stored, zarr_geometry(multiscale, (x, y, z))

@@ -136,6 +136,15 @@ def parse_multiscale(attributes: Mapping[str, Any]) -> Multiscale:
     _check_axes(axes)
     steps = [*_steps(dataset), *_steps(first)]
     scale, translation = _composed(steps, axes)
+    for level in first["datasets"][1:]:
+        finer, _ = _composed([*_steps(level), *_steps(first)], axes)
+        if steps and np.prod(np.abs(finer)) < np.prod(np.abs(scale)) * (1 - _SAME):
+            shown = " and ".join(
+                f"'{each['path']}' with the scale {[*own]}" for each, own in ((dataset, scale), (level, finer))
+            )
+            raise Fault(
+                f"its first level is not the finest: {shown}", "list its levels from the finest to the coarsest"
+            )
     found = Multiscale(
         array=str(dataset["path"]),
         axes=axes,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from mtf_imaging.data.formats.label_slabs import numbered_slabs
+from mtf_imaging.data.formats.label_slabs import numbered_slabs, with_type
 from mtf_imaging.data.formats.ome_zarr.geometry import LEVEL, Frame, ZarrGeometry, canonical_frame
 from mtf_imaging.data.formats.ome_zarr.multiscale import OURS, SPACE
 from mtf_imaging.data.images.geometry import Geometry
@@ -28,7 +28,8 @@ def write_zarr_labels(
     """
     frame = _frame(geometry)
     attributes = frame.label_attributes(path.name.split(".")[0], provenance)
-    _write(path, (slab[..., np.newaxis] for slab in slabs), geometry, attributes, None, np.uint8)
+    dtype, slabs = with_type(slabs)
+    _write(path, (slab[..., np.newaxis] for slab in slabs), geometry, attributes, None, dtype)
 
 
 def write_zarr_maps(

@@ -206,7 +206,7 @@ def _keys(entries: Sequence[ImageEntry], path: Path) -> list[str]:
         if key in keys:
             raise DataError(
                 f"{path}: the image {entry.image_id} has the file_name '{entry.file_name}', but '{keys[key]}' has the "
-                "same name without its ending. Fix: rename or remove one of them."
+                "same name without its ending. Fix: rename one of them."
             )
         keys[key] = entry.file_name
     return [*keys]
@@ -229,7 +229,7 @@ def _files(folder: Path, split: str, entries: Sequence[ImageEntry], path: Path) 
     if missing:
         raise DataError(
             f"{path}: {len(missing)} of {len(files)} images are not in {here[0]}: {_shown(missing)}. "
-            "Fix: add the images, or remove their entries."
+            "Fix: add the images, or correct these names."
         )
     return [file.with_name(listed[file.parent][normalize_name(file.name)]) for file in files]
 

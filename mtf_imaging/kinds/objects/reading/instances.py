@@ -206,7 +206,7 @@ def _annotations(
         _Field("area", lambda value: value is None or (_is_number(value) and value >= 0), "a number of pixels", True),
         _Field("iscrowd", lambda value: value in (0, 1), "0 or 1", True),
     ]
-    shown = _progress(f"checking {path.name}", entries)
+    shown, largest = _progress(f"checking {path.name}", entries), 0.0
     for number, entry in enumerate(_checked(path, "annotations", shown, fields)):
         size, segmentation, area = sizes[entry["image_id"]], entry.get("segmentation") or None, entry.get("area")
         if segmentation is not None and not _is_segmentation(segmentation, size):
@@ -216,6 +216,7 @@ def _annotations(
                 "the mask again, for instance with pycocotools.mask.encode, or remove it."
             )
         x, y, width, height = map(float, entry["bbox"])
+        largest = max(largest, x + width, y + height)
         yield (
             entry["image_id"],
             Annotated(
@@ -228,6 +229,12 @@ def _annotations(
             ),
         )
         entries[number] = {}  # frees its memory
+    if entries and largest <= 1:
+        raise DataError(
+            f"{path}: no box reaches beyond {largest:g}, so the boxes are parts of the image, as in YOLO, not x, y, "
+            "width and height in pixels. Fix: multiply x and width by the width of the image, and y and height by its "
+            "height; do the same with polygons and areas."
+        )
 
 
 def _is_file_name(name: object) -> bool:

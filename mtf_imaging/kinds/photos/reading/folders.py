@@ -80,8 +80,8 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
         if missing:
             raise DataError(
                 f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
-                f"{_shown([photo.key for photo in missing])}. Fix: add the label images as PNG files, or remove the "
-                "photos from the list or the folder."
+                f"{_shown([photo.key for photo in missing])}. Fix: add the label images as PNG files, or leave these "
+                "photos out of the list or the folder."
             )
     return photos
 
@@ -288,8 +288,9 @@ def _check_folder(folder: Path, name: str) -> None:
 def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[str, Path], source: str) -> None:
     missing = [key for key in keys if key not in images]
     if missing:
-        has_endings = all(PHOTOS.stem(Path(key)) in images for key in missing)
-        fix = "write the names without endings" if has_endings else "add the photos, or remove these names"
+        is_form = all(Path(key.split()[0]).stem in images for key in missing)
+        names = "write one name a line, without folder, ending and second column"
+        fix = names if is_form else "add the photos, or correct these names"
         raise DataError(
             f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {_shown(missing)}. Fix: {fix}."
         )
@@ -299,7 +300,7 @@ def _check_keys(keys: Sequence[str], folder: Path) -> None:
     twice = _repeated(keys)
     if twice:
         raise DataError(
-            f"{folder}: {len(twice)} photos have the name of another one: {_shown(twice)}. Fix: rename or remove them."
+            f"{folder}: {len(twice)} photos have the name of another one: {_shown(twice)}. Fix: rename them."
         )
 
 

@@ -6,6 +6,7 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.data.formats.pillow_files import cut
+from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.pixels.photo_files import WHOLE, Region, open_photo, photo_size, raw_mode, read_photo, region_box
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
@@ -19,7 +20,9 @@ _STEPS = {"L;2": 85, "L;4": 17}
 
 
 def read_label_image(path: str | Path, description: PhotoDescription, region: Region = WHOLE) -> np.ndarray:
-    """Reads a label image: a palette PNG, whose colors have no meaning, or a grayscale PNG.
+    """Reads a label image: a palette PNG, or a grayscale PNG.
+
+    The values are labels, unless a palette has the colors of the classes in another order: then the colors decide.
 
     Args:
       path: the file.
@@ -39,6 +42,9 @@ def read_label_image(path: str | Path, description: PhotoDescription, region: Re
                 f"{path}: is a color image (Pillow's mode {picture.mode}), not a label image. "
                 "Fix: store the label of each pixel as a gray value or a palette index."
             )
+        table = _label_table(description)
+        if picture.mode == "P":
+            table = _by_color(path, table, description, picture.palette.palette)
         step = _STEPS.get(raw_mode(picture), 1)
         stored = np.asarray(cut(picture, region_box(picture, region)))
     if stored.ndim != 2:
@@ -46,7 +52,7 @@ def read_label_image(path: str | Path, description: PhotoDescription, region: Re
             f"{path}: has {stored.shape[2]} channels, not one. Fix: store the label of each pixel as a gray value."
         )
     values = stored.astype(np.int64) // step
-    labels = _label_table(description)[np.clip(values, 0, NUM_VALUES - 1)]
+    labels = table[np.clip(values, 0, NUM_VALUES - 1)]
     is_unknown = (labels < 0) | (values != np.clip(values, 0, NUM_VALUES - 1))
     if is_unknown.any():
         unknown = np.unique(values[is_unknown])
@@ -106,6 +112,25 @@ def write_label_image(path: str | Path, labels: np.ndarray, description: PhotoDe
     picture.putpalette(colors.tobytes())
     with atomic_path(path) as temporary:
         picture.save(temporary, format="PNG")
+
+
+def _by_color(path: Path, table: np.ndarray, description: PhotoDescription, palette: bytes) -> np.ndarray:
+    """Returns the label of each value by its color, with a warning, if the palette contradicts `table`."""
+    label_of = {**{color: label for label, color in enumerate(description.colors)}, _IGNORED_COLOR: description.ignore}
+    named: dict[int, int] = {}
+    for value, color in enumerate(zip(palette[::3], palette[1::3], palette[2::3], strict=False)):
+        if color in label_of and label_of[color] not in named.values():  # later entries repeat black
+            named[value] = label_of[color]
+    moved = [value for value, label in named.items() if table[value] != label]
+    if not moved or len(named) < 2 or len(label_of) <= len(description.colors):  # or two classes have one color
+        return table
+    warn_once(
+        f"{path}: its palette has the colors of the classes in another order, such as that of the label "
+        f"{named[moved[0]]} for the value {moved[0]}; the colors decide about its labels."
+    )
+    by_color = np.full(NUM_VALUES, -1)
+    by_color[[*named]] = [*named.values()]
+    return by_color
 
 
 def _label_table(description: PhotoDescription) -> np.ndarray:

@@ -96,12 +96,12 @@ class Segmenter:
         labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop)
         if not self.maps.names:
             slices.predict_parts(image, labeling.add)
-            return Segmentation(source, labeling.finish(), None, self.cleanup)
+            return Segmentation(source, labeling.finish(), None, self.cleanup, own.stored)
         values = slices.predict_image(image)
         del cropped, image
         labeling.add(slice(0, len(values)), values[..., : own.num_outputs])
         maps = Maps(self.maps, slices, values, *place, own, crop)
-        return Segmentation(source, labeling.finish(), maps, self.cleanup)
+        return Segmentation(source, labeling.finish(), maps, self.cleanup, own.stored)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -115,12 +115,14 @@ class Segmentation:
       labels: the labels on the voxels of the volume.
       maps: the maps to write in addition to the labels; None for none.
       cleanup: rules that the labels must obey before they are written.
+      stored: the values of the labels in files; see `Description`.
     """
 
     source: ImageSource
     labels: SlicedLabels
     maps: Maps | None
     cleanup: Cleanup
+    stored: Mapping[int, int]
 
     def send(self) -> None:
         """Sends the labels and maps of this process to process 0."""
@@ -148,11 +150,11 @@ class Segmentation:
         """
         source, geometry, order = self.source, self.source.geometry, self.source.geometry.plane_order
         if self.cleanup == AS_FOUND and not keep:
-            write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance)
+            write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance, self.stored)
             return None
         final = self.cleanup(self.labels.compact(order), geometry.spacing, source.path)
         parts = (final[slab] for slab in self.labels.parts(order))
-        write_label_slabs(output, parts, geometry, segments, provenance)
+        write_label_slabs(output, parts, geometry, segments, provenance, self.stored)
         return final
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import h5py
 import numpy as np
 
-from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, read_member
+from mtf_imaging.training.checkpoints.weight_files.weight_file import WeightFile, check_members, read_member
 
 HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 KERAS_MEMBER = "model.weights.h5"
@@ -38,8 +38,11 @@ class KerasFile(WeightFile):
             return np.asarray(file[self._datasets[name]][()])
 
     def _open(self) -> h5py.File:
-        is_archive = zipfile.is_zipfile(self.path)
-        return h5py.File(io.BytesIO(read_member(self.path, KERAS_MEMBER)) if is_archive else self.path, "r")
+        if not zipfile.is_zipfile(self.path):
+            return h5py.File(self.path, "r")
+        with zipfile.ZipFile(self.path) as archive:
+            check_members(self.path, archive.infolist())  # Keras reads the others
+        return h5py.File(io.BytesIO(read_member(self.path, KERAS_MEMBER)), "r")
 
 
 def _datasets(file: h5py.File) -> Iterator[tuple[str, str]]:

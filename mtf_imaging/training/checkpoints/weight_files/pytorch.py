@@ -5,15 +5,17 @@ any code, only the few names that describe tensors are resolved (`_Unpickler`). 
 takes much memory: a tensor is not larger than its storage, and neither a storage nor the pickles are compressed.
 """
 
+import contextlib
 import dataclasses
 import io
 import math
+import mmap
 import pickle
 import pickletools
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 import tensorflow as tf
@@ -135,7 +137,7 @@ def _rebuild_tensor(
     return _Tensor(storage, offset, shape, strides)
 
 
-def _unpickle(file: IO[bytes], unpickler: type[_Unpickler] = _Unpickler) -> Any:
+def _unpickle(file: Any, unpickler: type[_Unpickler] = _Unpickler) -> Any:
     """Returns the object of the next pickle in a file, unless its memo is larger than the pickle."""
     start = file.tell()
     for count, (operation, index, _) in enumerate(pickletools.genops(file)):
@@ -193,7 +195,7 @@ def _read_legacy(path: str) -> tuple[Any, _Load]:
             return storage
 
     positions: dict[str, tuple[int, int]] = {}
-    with Path(path).open("rb") as file:
+    with _mapped(path) as file:
         if file.read(len(LEGACY_START)) != LEGACY_START:
             raise ValueError("it does not begin like one")
         file.seek(0)
@@ -204,20 +206,22 @@ def _read_legacy(path: str) -> tuple[Any, _Load]:
             number = file.read(_NUMBER)
             if len(number) != _NUMBER:
                 raise EOFError("it ends within the values")
-            length = int.from_bytes(number, "little") * sizes[key]
-            positions[key] = (file.tell(), length)
-            file.seek(length, 1)
+            start, length = file.tell(), int.from_bytes(number, "little") * sizes[key]
+            positions[key] = (start, start + length)
+            file.seek(min(start + length, file.size()))
 
     def load(storage: _Storage) -> bytes:
-        with Path(path).open("rb") as file:
-            return _read_at(file, *positions[storage.key])
+        with _mapped(path) as file:
+            return file[slice(*positions[storage.key])]
 
     return content, load
 
 
-def _read_at(file: IO[bytes], position: int, length: int) -> bytes:
-    file.seek(position)
-    return file.read(length)
+@contextlib.contextmanager
+def _mapped(path: str) -> Iterator[mmap.mmap]:
+    """Opens a file whose reads allocate no more than the file has."""
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        yield mapped
 
 
 def _state_dict(path: str, content: object) -> Iterator[tuple[str, _Tensor]]:

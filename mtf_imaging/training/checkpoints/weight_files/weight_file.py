@@ -1,9 +1,10 @@
 """The base of weight files, which reports damaged ones."""
 
 import contextlib
+import os
 import pickle
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
 import numpy as np
@@ -11,12 +12,14 @@ import tensorflow as tf
 from safetensors import SafetensorError
 
 from mtf_imaging.errors import CheckpointError, MtfImagingError, reason
+from mtf_imaging.files.memory import INFLATED, check_room
 
 # The errors that readers raise for damaged files.
 _FAULTS = (
     *(OSError, EOFError, ValueError, LookupError, TypeError, AttributeError, ImportError, ArithmeticError),
     *(MemoryError, RuntimeError, pickle.UnpicklingError, zipfile.BadZipFile, tf.errors.OpError, SafetensorError),
 )
+_COPIES = 10  # Python's objects of a compressed text, in its bytes
 
 
 class WeightFile:
@@ -73,9 +76,8 @@ def reading(path: str, what: str) -> Iterator[None]:
     except MtfImagingError:
         raise
     except _FAULTS as error:
-        raise CheckpointError(
-            f"{path}: {what}: {reason(error)}. Fix: download or copy all of its files again.", ["checkpoint"]
-        ) from error
+        fix = getattr(error, "fix", "") or "download or copy all of its files again"
+        raise CheckpointError(f"{path}: {what}: {reason(error)}. Fix: {fix}.", ["checkpoint"]) from error
 
 
 def read_member(path: str, name: str) -> bytes:
@@ -87,4 +89,17 @@ def read_member(path: str, name: str) -> bytes:
     with zipfile.ZipFile(path) as archive:
         if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
             raise ValueError(f"'{name}' in this archive is compressed, unlike in those of PyTorch and Keras")
+        check_members(path, [archive.getinfo(name)])
         return archive.read(name)
+
+
+def check_members(path: str, members: Iterable[zipfile.ZipInfo]) -> None:
+    """Checks that a ZIP archive can contain the files that it declares, and that they fit into memory.
+
+    Raises:
+      Fault: it cannot, or they do not.
+    """
+    for each in members:
+        ratio, copies = (1, 2) if each.compress_type == zipfile.ZIP_STORED else (INFLATED, _COPIES)
+        needed = max(each.file_size, each.compress_size)
+        check_room(f"'{each.filename}' of {needed} bytes", needed, os.path.getsize(path), ratio, copies * needed)

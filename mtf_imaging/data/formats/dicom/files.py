@@ -1,0 +1,46 @@
+"""Opens DICOM files whose deflated data and pixels fit into memory."""
+
+import zlib
+from pathlib import Path
+from typing import Any
+
+from mtf_imaging.data.formats.packages import import_pydicom
+from mtf_imaging.files.memory import INFLATED, check_room
+
+_DEFLATED = b"1.2.840.10008.1.2.1.99"
+_META_BYTES = 1 << 12  # the file meta information, which names the transfer syntax, is shorter
+_META_START = 144  # the group that follows the preamble, the signature and the length of this group
+_BLOCK_BYTES = 1 << 16
+# The largest ratio of a compression: run lengths encode 128 bytes in 2, and planes of a single value in other formats
+# reach 10,000.
+_RATIOS = {"1.2.840.10008.1.2.5": 64, _DEFLATED.decode(): INFLATED}
+_OTHER_RATIO = 10_000
+_LEAST_BYTES = 1 << 28  # of pixels, that a small file can contain with such a ratio: it consists mostly of its header
+
+
+def read_dicom(path: Path, **options: Any) -> Any:
+    """Reads a file with `pydicom.dcmread`, which inflates a deflated file as a whole.
+
+    Raises:
+      Fault: the deflated data of the file do not fit into memory.
+    """
+    pydicom = import_pydicom(path)
+    with open(path, "rb") as file:
+        if _DEFLATED in file.read(_META_BYTES):
+            meta = pydicom.filereader.read_file_meta_info(path)
+            file.seek(_META_START + meta.FileMetaInformationGroupLength)
+            stream, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
+            while not stream.eof and (block := stream.unconsumed_tail or file.read(_BLOCK_BYTES)):
+                size += len(stream.decompress(block, INFLATED * _BLOCK_BYTES))
+                check_room(f"deflated data of at least {size} bytes", 0, 0, at_once=3 * size)
+    return pydicom.dcmread(path, **options)
+
+
+def check_pixels(path: Path, header: Any, frames: int = 1) -> None:
+    """Checks that the file can contain the pixels that its header declares, and that they fit into memory."""
+    rows, columns, bits = int(header.Rows), int(header.Columns), int(header.BitsAllocated)
+    needed, size, syntax = frames * rows * columns * bits // 8, path.stat().st_size, header.file_meta.TransferSyntaxUID
+    other = max(_OTHER_RATIO, _LEAST_BYTES // size)
+    ratio = _RATIOS.get(syntax, other) if syntax.is_encapsulated or syntax.is_deflated else 1
+    declared = f"{rows} rows and {columns} columns of {bits} bits ({needed} bytes)"
+    check_room(f"{frames} frames of " * (frames > 1) + declared, needed, size, ratio, 3 * needed)
