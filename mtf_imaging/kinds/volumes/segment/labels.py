@@ -104,6 +104,7 @@ def sliced_labels(
     sampling: AnySampling,
     path: Path,
     description: Description = LITS,
+    factors: np.ndarray | None = None,
 ) -> SlicedLabels:
     """Converts the probabilities of all processes to labels of a volume.
 
@@ -117,6 +118,7 @@ def sliced_labels(
       sampling: the voxel grid of the network, or its grids.
       path: path of the volume, for messages.
       description: the labels or regions that the network predicts.
+      factors: factors of the probabilities before labels are chosen, `[classes]`; None for none.
 
     Raises:
       ShapeError: the probabilities have the wrong shape.
@@ -143,6 +145,7 @@ def sliced_labels(
         needed = [needed_region(grid, back, slab) for slab in slabs]
         want = [(*absolute(region, part), slice(0, classes)) for region in needed]
         there = slices.group.move(probabilities, slices.outputs, want)
+        there = there if factors is None else there * factors
         slab = slabs[own]
         labels[moved(slab, regions[own])] = labels_of_region(there, grid, back, slab, description)
     return SlicedLabels(slices.group, regions, labels, geometry.shape)

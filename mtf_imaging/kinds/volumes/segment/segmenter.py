@@ -97,7 +97,7 @@ class Segmenter:
         """Returns the labels and maps of the values that the network predicts in this process's slice."""
         own, geometry, count = self.description, source.geometry, self.description.num_outputs
         first = (slices.first_values(count), values[..., :count]) if self.maps.uncertainty else (slices, values)
-        labels = sliced_labels(*first, geometry, self.sampling, source.path, own)
+        labels = sliced_labels(*first, geometry, self.sampling, source.path, own, self.cleanup.factors(own))
         maps = Maps(self.maps, slices, values, geometry, self.sampling, own) if self.maps.names else None
         return Segmentation(source, labels, maps, self.cleanup)
 
@@ -145,7 +145,7 @@ class Segmentation:
           The written labels, or None.
         """
         source, geometry, order = self.source, self.source.geometry, self.source.geometry.plane_order
-        if self.cleanup == AS_FOUND and not keep:
+        if not self.cleanup.resolved and not keep:
             write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance)
             return None
         final = self.cleanup(self.labels.compact(order), geometry.spacing, source.path)
@@ -173,7 +173,7 @@ def segment_volume(
     Returns:
       Labels, uint8 `[x, y, z]` on the voxels of the volume.
     """
-    segmenter = Segmenter(sampling, window, description)
+    segmenter = Segmenter(sampling, window, description, cleanup=cleanup)
     labels = segmenter.segment(as_source(volume), predict_probabilities).labels
     return cleanup(labels.whole(), volume.geometry.spacing, volume.path)
 
