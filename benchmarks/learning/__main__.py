@@ -47,6 +47,7 @@ def main() -> None:
             if not runner.is_finished(contender, seed):
                 runner.run(contender, seed)
                 table.write(output_dir)
+    print(table.text(output_dir / table.CASES))
 
 
 if __name__ == "__main__":

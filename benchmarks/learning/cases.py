@@ -2,6 +2,10 @@
 
 from pathlib import Path
 
+from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
+from mtf_imaging.data.reading.images import read_labels, read_volume
+from mtf_imaging.files.atomic import write_bytes
+
 FOLDS = 3
 HELD_OUT, ON_FOLDS = "held_out", "folds"
 WIDE = 300  # the first case of wide/
@@ -23,6 +27,10 @@ def prepare(cases: Path, on: str, seed: int, output_dir: Path) -> Path:
     folder = output_dir / "cases" / (on if on == HELD_OUT else f"fold{fold}")
     if folder.exists():
         return folder
+    known, sizes = NO_TABLE, lost_sizes(cases)
+    if sizes:
+        write_bytes(output_dir / "spacing.csv", sizes.encode())
+        known = read_spacing_table(output_dir / "spacing.csv")
     partial = folder.with_name(f"partial-{folder.name}")
     for path in sorted(cases.glob("*/volume-*.nii*")):
         if on == HELD_OUT:
@@ -32,7 +40,7 @@ def prepare(cases: Path, on: str, seed: int, output_dir: Path) -> Path:
         else:
             continue
         (partial / part).mkdir(parents=True, exist_ok=True)
-        _add(path, partial / part)
+        _add(path, partial / part, known)
     partial.rename(folder)
     return folder
 
@@ -42,23 +50,33 @@ def number(path: Path) -> int:
     return int(path.name.partition(".")[0].rpartition("-")[2])
 
 
-def _add(path: Path, folder: Path) -> None:
-    """Adds a volume and its segmentation to a folder: as links, or as repaired files."""
+def lost_sizes(cases: Path) -> str | None:
+    """Returns a table that gives cases without a voxel size the size of the others; None if all have one."""
     import nibabel
     import numpy as np
 
-    from mtf_imaging.data.images.spacing_table import SpacingTable
-    from mtf_imaging.data.reading.images import read_labels, read_volume
+    lost, sizes = [], []
+    for path in sorted(cases.glob("*/volume-*"), key=number):
+        header = nibabel.load(path)
+        if np.array_equal(header.affine, np.eye(4)):
+            lost.append(number(path))
+        else:
+            sizes.append(header.header.get_zooms()[:3])
+    x, y, z = np.median(sizes, axis=0)
+    return "case,x,y,z\n" + "".join(f"{key},{x:g},{y:g},{z:g}\n" for key in lost) if lost else None
+
+
+def _add(path: Path, folder: Path, known: SpacingTable) -> None:
+    """Adds a volume and its segmentation to a folder: as links, or as repaired files if the header lacks the affine."""
+    import nibabel
+    import numpy as np
 
     mask = path.with_name(path.name.replace("volume", "segmentation"))
-    if not np.array_equal(nibabel.load(path).affine, np.eye(4)):
+    if known.lookup(path) is None:
         for file in (path, mask):
-            (folder / file.name).symlink_to(file.resolve())
+            (folder / file.name).symlink_to(file)
         return
-    others = (nibabel.load(other) for other in sorted(path.parent.glob("volume-*.nii*")))
-    sizes = [other.header.get_zooms()[:3] for other in others if not np.array_equal(other.affine, np.eye(4))]
-    size = tuple(float(mm) for mm in np.median(sizes, axis=0))
-    volume = read_volume(path, SpacingTable({str(number(path)): size}))
-    affine = np.diag([*size, 1])
+    volume = read_volume(path, known)
+    affine = np.diag([*volume.geometry.spacing, 1])
     for file, voxels in ((path, volume.hu), (mask, read_labels(mask, volume))):
         nibabel.save(nibabel.Nifti1Image(voxels, affine), folder / file.name)

@@ -15,9 +15,9 @@ _STEP_DECAY = (
     "Adam.learning_rate = @StepDecay()",
     "StepDecay.initial = 0.003",
     "StepDecay.factor = 0.3",
-    "StepDecay.every = {two_thirds}",
+    "StepDecay.every = 266",
 )
-_WARM_UP = ("Adam.learning_rate = @WarmUp()", "WarmUp.schedule = @PolyDecay()", "WarmUp.steps = {tenth}")
+_WARM_UP = ("Adam.learning_rate = @WarmUp()", "WarmUp.schedule = @PolyDecay()", "WarmUp.steps = 40")
 _WARP = ("Augmentation.rotation = 10.0", "Augmentation.zoom = 0.1", "Augmentation.elastic = 0.02")
 
 
@@ -69,6 +69,11 @@ ALL = {
             "paper_loss", "the loss of the paper: class weights 1, 8, 16, Dice of the lesion, weight 0.2", _PAPER_LOSS
         ),
         Contender("batch_norm", "batch norm", _BATCH_NORM),
+        Contender("step_decay", "StepDecay: a factor of 0.3 after two thirds of the steps", _STEP_DECAY),
+        Contender("warm_up", "a warm-up of a tenth of the steps", _WARM_UP),
+        Contender("clip", "gradients clipped to a norm of 1", ("Adam.clip_norm = 1.0",)),
+        Contender("supervision", "deep supervision", (f"{_NETWORK}.deep_supervision = 2",)),
+        Contender("batch_of_2", "batches of 2", ("setup.batch_size = 2",), 200),
         Contender("warp", "rotation, zoom and elastic deformation", _WARP),
         Contender("lesions", "synthetic lesions in half of the samples", ("Augmentation.lesions = 0.5",)),
     )
