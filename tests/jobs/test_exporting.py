@@ -456,6 +456,8 @@ def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, t
     card = export(LIVER, run, tmp_path / "model", cleanup=cleanup)
     names = ["largest_liver"] if cleanup else [*map(str, rules[1:])]
     note = card.notes[-1 if cleanup else -2]
+    if not cleanup:
+        assert card.notes[-1] == "The labels follow from the probabilities with these rules: lesion=threshold:0.3."
     assert note == (
         f"predict applies these rules to the components of its labels: {', '.join(names)}. The signatures do not apply "
         "them; the entry 'cleanup' of input.json describes them. segment.py applies them by default, which needs SciPy."
@@ -464,7 +466,8 @@ def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, t
     assert [rule["rule"] for rule in json.loads((tmp_path / "model/input.json").read_text())["cleanup"]] == names
     shared = {"task": LIVER, "model_dir": run, "input": folder / "cases/volume-1.nii.gz", "progress": False}
     labels = []
-    for name, words, own in (("clean", (), cleanup), ("raw", ("--no_cleanup",), "none")):
+    raw = "none" if cleanup else str(rules[0])  # the labels of a model follow its thresholds in any case
+    for name, words, own in (("clean", (), cleanup), ("raw", ("--no_cleanup",), raw)):
         path = tmp_path / f"{name}.nii.gz"
         isolated.run(tmp_path / "model/segment.py", shared["input"], path, *words)
         (written,) = mi.jobs.predict(**shared, output=tmp_path / f"{name}_expected.nii.gz", cleanup=own)
