@@ -40,6 +40,7 @@ _NUMBERS = {
     MIN_VOLUME: ("volume_ml", math.inf, "a volume", "a positive number of mL"),
     THRESHOLD: ("threshold", 1, "a probability", "a number between 0 and 1"),
 }
+_ALL = (*KINDS, THRESHOLD)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,8 +128,8 @@ def parse_rules(text: str, description: Description) -> tuple[Rule, ...]:
 def _parse(text: str, description: Description) -> Rule:
     names, equals, rule = text.partition("=")
     kind, _, value = rule.strip().partition(":")
-    if not equals or kind not in (*KINDS, THRESHOLD) or (kind == LARGEST) == bool(value):
-        hint = did_you_mean(kind, (*KINDS, THRESHOLD)) if equals else ""
+    if not equals or kind not in _ALL or (kind == LARGEST) == bool(value):
+        hint = did_you_mean(kind, _ALL) if equals else ""
         raise ConfigError(f"cleanup '{text}' is not a rule.{hint} Fix: give {_FORM}.", ["cleanup"])
     names = names.strip()
     masks = (names,) if names in description.masks else tuple(name.strip() for name in names.split("+"))
@@ -168,7 +169,7 @@ def rule_of_fields(fields: Mapping[str, Any], description: Description) -> Rule:
       KeyError, TypeError, ValueError: the fields do not describe a rule for this description.
     """
     kind = fields["kind"]
-    if kind not in (*KINDS, THRESHOLD):
+    if kind not in _ALL:
         raise ValueError(f"unknown kind {kind!r}")
     value = float(fields[_NUMBERS[kind][0]]) if kind in _NUMBERS else 0.0
     return make_rule(kind, tuple(fields["masks"]), description, fields.get("container", ""), value)

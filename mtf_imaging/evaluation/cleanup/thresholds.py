@@ -5,7 +5,7 @@ predicts a probability below that of the tissue around it. A threshold corrects 
 """
 
 import io
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,12 +34,9 @@ def factors(rules: Iterable[Rule], description: Description) -> np.ndarray | Non
     """
     result = np.ones(description.num_outputs, np.float32)
     rules = [rule for rule in rules if rule.kind == THRESHOLD]
-    for rule in rules:
-        for number, (name, labels) in enumerate(description.outputs.items()):
-            if description.has_regions and name in rule.masks:
-                result[number] = 0.5 / rule.value  # a region is predicted above 0.5, whatever the others are
-            elif not description.has_regions and {*labels} <= {*rule.labels}:
-                result[number] = (1 - rule.value) / rule.value
+    for rule in rules:  # a region is predicted above 0.5, whatever the others are
+        factor = (0.5 if description.has_regions else 1 - rule.value) / rule.value
+        result[_outputs(rule.masks, rule.labels, description)] = factor
     return result if rules else None
 
 
@@ -92,11 +89,10 @@ def find_open_voxels(
     places, open_ones, reliability = [], [], np.zeros((len(description.masks), 3, BINS))
     for region, probabilities in slabs:
         labels = reference[region]
-        for number, name in enumerate(description.masks):
-            reliability[number] += _reliability(
-                _mask_probability(probabilities, name, description)[labels != description.ignore],
-                description.mask(name, labels)[labels != description.ignore],
-            )
+        counts = labels != description.ignore
+        for number, (name, values) in enumerate(description.masks.items()):
+            probability = probabilities[..., _outputs([name], values, description)].sum(-1)
+            reliability[number] += _reliability(probability[counts], description.mask(name, labels)[counts])
         if description.has_regions:
             is_open = ((probabilities > CANDIDATES[0]) & (probabilities <= CANDIDATES[-1])).any(-1)
         else:
@@ -115,14 +111,13 @@ def pooled_reliability(pairs: Iterable[Pair], description: Description) -> Relia
     return Reliability(dict(zip(description.masks, pooled, strict=True)))
 
 
-def _mask_probability(probabilities: np.ndarray, name: str, description: Description) -> np.ndarray:
-    names = [name] if description.has_regions else None
-    own = [
+def _outputs(masks: Collection[str], labels: Collection[int], description: Description) -> list[int]:
+    """Returns the numbers of the outputs for some masks, which have these labels."""
+    return [
         number
-        for number, (output, labels) in enumerate(description.outputs.items())
-        if (output in names if names else {*labels} <= {*description.masks[name]})
+        for number, (name, own) in enumerate(description.outputs.items())
+        if (name in masks if description.has_regions else {*own} <= {*labels})
     ]
-    return probabilities[..., own].sum(-1)
 
 
 def _reliability(probability: np.ndarray, is_mask: np.ndarray) -> np.ndarray:
