@@ -143,21 +143,22 @@ def test_predictions_and_reports_use_a_threshold(tmp_path):
     cases = tmp_path / "cases"
     for name, values in (("volume", np.array([-400, 0, 400], np.int16)[labels]), ("segmentation", labels)):
         store_nifti(cases / f"{name}-1.nii", values, "LPS", np.diag([1.5, 1.5, 1.5, 1]))
-    found = {}
+    found, reports = {}, {}
     for text in ("none", "lesion=threshold:0.2"):
         out = tmp_path / f"{text[:4]}.nii"
         options = {"progress": False, "cleanup": as_cleanup(text)}
         predict_cases(cases / "volume-1.nii", out, grid, as_cautious, **options)
         found[text] = np.asarray(nibabel.as_closest_canonical(nibabel.load(out)).dataobj)
         evaluate(cases, tmp_path / "evaluation", grid, as_cautious, **options)
+        reports[text] = (tmp_path / "evaluation/report.html").read_text()
     np.testing.assert_array_equal(found["none"], np.minimum(labels, 1))
     np.testing.assert_array_equal(found["lesion=threshold:0.2"], labels)
     metrics = json.loads((tmp_path / "evaluation/metrics.json").read_text())
     assert metrics["cleanup"] == {"applied": ["lesion=threshold:0.2"]}
     assert metrics["calibration"]["lesion"]["expected_volume"] == pytest.approx(0.25)
-    report = (tmp_path / "evaluation/report.html").read_text()
-    assert "lesion: frequency by probability" in report
-    assert "Rules that were applied to the predictions: lesion=threshold:0.2." in report
+    assert all("lesion: frequency by probability" in report for report in reports.values())
+    assert "Postprocessing" not in reports["none"]
+    assert "Rules that were applied to the predictions: lesion=threshold:0.2." in reports["lesion=threshold:0.2"]
 
 
 def as_cautious(image):

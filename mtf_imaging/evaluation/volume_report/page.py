@@ -136,14 +136,14 @@ def _calibration_section(rules: RulesReport) -> Markup:
     return join(
         tag("h2", "Calibration"),
         titled_table("All voxels of the cases", head, rows),
-        *curves,
+        tag("div", *curves, class_="plots"),
         tag("p", note, class_="note"),
     )
 
 
 def _rules_section(rules: RulesReport) -> Markup:
     """Returns the section about the rules; it is empty if no rules were applied or chosen."""
-    if not rules.fields:
+    if not rules.applied and rules.choice is None:
         return Markup("")
     parts = [tag("h2", "Postprocessing")]
     if rules.applied:
