@@ -1,6 +1,7 @@
 """A network of Keras, TensorFlow or ONNX as the network of a segmentation task."""
 
 import dataclasses
+import functools
 from pathlib import Path
 
 import gin
@@ -16,6 +17,7 @@ class Network:
     """A network in a file that another program wrote; see `mi.networks.load`.
 
     Its first weights are those of the file. A softmax or sigmoid at its end is left out, because the task computes it.
+    A network with two axes computes an image of one voxel along the first of three axes.
 
     Attributes:
       path: the path of the file, or of the folder of a SavedModel.
@@ -33,9 +35,9 @@ class Network:
             raise mi.ConfigError(
                 f"imported.Network.axes = {self.axes!r}: must name each axis once. Fix: for instance 'zyx'."
             )
-        nodes = [self.output] if self.output and self.path.endswith(".pb") else None
+        nodes = (self.output,) if self.output and self.path.endswith(".pb") else None
         # Here, because a network that is loaded while a program is built would add its variables to the program.
-        self._loaded = mi.networks.load(self.path, outputs=nodes)
+        self._loaded = _load(Path(self.path), nodes)
         if len(self._loaded.input_names) > 1:
             raise mi.NotSupportedError(
                 f"{self.path}: the network has the inputs {', '.join(self._loaded.input_names)}, but a segmentation "
@@ -66,6 +68,9 @@ class Network:
         batch, *space, channels = image.shape.dims
         own = sorted(space, key=lambda dim: self.axes.index(dim.name))
         turned = mi.mtf.transpose(image, mi.mtf.Shape([batch, *own, channels]))
+        if own[0].size == 1 and len(own) > self._loaded.rank:
+            del own[0]
+            turned = mi.mtf.reshape(turned, mi.mtf.Shape([batch, *own, channels]))
         outputs = self._loaded(training=is_training, logits=True, **{name: turned})
         if isinstance(outputs, dict):
             name = self.output or "logits"
@@ -82,4 +87,17 @@ class Network:
                 f"{turned.shape}. Fix: use sizes that the network keeps, such as multiples of 32, or a network for "
                 "segmentation."
             )
-        return mi.mtf.transpose(outputs, mi.mtf.Shape([batch, *space, classes]))
+        planes = mi.mtf.Shape([batch, *(dim for dim in space if dim in own), classes])
+        return mi.mtf.reshape(mi.mtf.transpose(outputs, planes), mi.mtf.Shape([batch, *space, classes]))
+
+
+def _load(path, nodes):
+    """Returns the network in a file or a folder, which is read once."""
+    files = sorted(each for each in [path, *path.rglob("*")] if each.is_file())
+    stamps = tuple((each.stat().st_mtime_ns, each.stat().st_size) for each in files)
+    return _load_once(path, nodes, stamps)
+
+
+@functools.lru_cache(maxsize=1)
+def _load_once(path, nodes, stamps):
+    return mi.networks.load(path, outputs=nodes)

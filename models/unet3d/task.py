@@ -167,7 +167,7 @@ class SegmentationTask(NetworkTask):
         return mi.mtf.add_n(losses), measures
 
     def predict(self, image):
-        """Predicts probabilities.
+        """Predicts probabilities, or logits if `description.has_logits`.
 
         Args:
           image: Tensor[batch, x, y, z, channels], or without z.
@@ -177,8 +177,9 @@ class SegmentationTask(NetworkTask):
           regions, the sigmoid of each mask.
         """
         plane = self._in_plane(image)
-        probabilities = self._loss.probabilities(self._widened(self._network()(plane, is_training=False)))
-        return _with_dims(probabilities, [*image.shape.dims[:-1], probabilities.shape.dims[-1]])
+        logits = self._widened(self._network()(plane, is_training=False))
+        values = logits if self.description.has_logits else self._loss.probabilities(logits)
+        return _with_dims(values, [*image.shape.dims[:-1], values.shape.dims[-1]])
 
     def _label_values(self):
         """Returns the values of the background, all labels and the ignore label."""

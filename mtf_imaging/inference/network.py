@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, whole_region
+from mtf_imaging.files.blocks import Voxels
 
 if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 # The prediction of a task for one image: an array, such as the probabilities [x, y, z, classes] of a segmentation; or,
 # if `Task.predict` returns a dict, arrays by name, such as the boxes, scores and classes of detections.
 Prediction = Any
+Consume = Callable[[slice, Voxels], None]  # see `Slices.predict_parts`
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,6 +34,7 @@ class Slices:
       predict: maps the images of a batch, `[images, *inputs[group.index]]`, to their predictions, `[images,
         *outputs[group.index]]`.
       batch: the images of a batch that each process computes.
+      parts: does what `predict_parts` does, without an array for the whole prediction; None if the network cannot.
     """
 
     group: "Group"
@@ -39,15 +42,30 @@ class Slices:
     outputs: Any
     predict: Callable[[np.ndarray], Any]
     batch: Sequence[slice]
+    parts: "Callable[[Voxels, Consume], None] | None" = None
 
     @property
     def batch_size(self) -> int:
         """The number of images in a batch."""
         return max(images.stop for images in self.batch)
 
-    def predict_image(self, image: np.ndarray) -> Any:
+    def predict_image(self, image: Voxels) -> Any:
         """Returns the prediction for a single image in this process's region; the batch size must be 1."""
-        return of_each(lambda array: array[0], self.predict(image[np.newaxis]))
+        return of_each(lambda array: array[0], self.predict(np.asarray(image)[np.newaxis]))
+
+    def predict_parts(self, image: Voxels, consume: "Consume") -> None:
+        """Predicts a single image in this process's region, part by part; the batch size must be 1.
+
+        Args:
+          image: the image.
+          consume: is called with the rows of each part, a range along the first axis of the region, and an array that
+            begins with their values. Rows come in order. The array changes after the call.
+        """
+        if self.parts is not None:
+            self.parts(image, consume)
+            return
+        values = np.asarray(self.predict_image(image))
+        consume(slice(0, len(values)), values)
 
     def move(self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region]) -> np.ndarray:
         """Exchanges regions of the images of a batch, one image after the other.
@@ -67,8 +85,8 @@ class Slices:
         return moved[0][np.newaxis] if self.batch_size == 1 else np.stack(moved[mine])  # a volume without a copy
 
     def replace(self, **changes: Any) -> Self:
-        """Returns these slices with other attributes."""
-        return dataclasses.replace(self, **changes)
+        """Returns these slices with other attributes; another `predict` has no `parts`."""
+        return dataclasses.replace(self, **{**({"parts": None} if "predict" in changes else {}), **changes})
 
     def first_values(self, count: int) -> Self:
         """Returns the slices of each voxel's first values."""

@@ -8,11 +8,13 @@ import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, absolute, intersection, region_shape, relative_to, whole_region
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.inference.network import Network, Slices, of_image, own_image, whole_shape
+from mtf_imaging.files.blocks import Voxels, copy_rows, is_small, working_array
+from mtf_imaging.inference.network import Consume, Network, Slices, of_image, own_image, whole_shape
+from mtf_imaging.inference.progress import passed
 from mtf_imaging.inference.windows import SlidingWindow, Windows
 
 
-def sliding(windows: Slices, window: SlidingWindow) -> Network:
+def sliding(network: Network, window: SlidingWindow, progress: bool = False) -> Network:
     """Returns a network whose window slides over images of any size.
 
     The prediction is the weighted sum of the predictions of all windows, whose weights sum to 1 at each voxel. It has
@@ -21,13 +23,15 @@ def sliding(windows: Slices, window: SlidingWindow) -> Network:
     same order as one process.
 
     Args:
-      windows: the slices of a batch of windows.
+      network: the network of a window.
       window: the window.
+      progress: whether to show progress on stderr, if an image takes long.
 
     Raises:
       ConfigError: the network has several outputs.
       ShapeError: the network does not predict an array of the window's size.
     """
+    windows = network.slices(window.size)
     if isinstance(windows.outputs, Mapping):
         raise ConfigError(
             f"sliding_window: predictions of several parts ({', '.join(windows.outputs)}) cannot be averaged over "
@@ -41,7 +45,7 @@ def sliding(windows: Slices, window: SlidingWindow) -> Network:
             "Fix: return one probability per class for every voxel, or use sliding_window none.",
             ["sliding_window"],
         )
-    return Network(lambda sizes: _Slide(windows, sizes, window).slices())
+    return Network(lambda sizes: _Slide(windows, sizes, window, progress).slices())
 
 
 class _Slide:
@@ -51,40 +55,59 @@ class _Slide:
       batch: the slices of a batch of windows.
       sizes: voxels of the image along each spatial dimension.
       window: the window.
+      progress: whether to show progress.
     """
 
-    def __init__(self, batch: Slices, sizes: tuple[int, ...], window: SlidingWindow) -> None:
+    def __init__(self, batch: Slices, sizes: tuple[int, ...], window: SlidingWindow, progress: bool) -> None:
+        self._progress = progress
         self._batch, self._windows, self._group = batch, Windows(sizes, window), batch.group
         channels, classes = (whole_shape(regions)[-1] for regions in (batch.inputs, batch.outputs))
         first, *others = sizes
         bounds = [number * first // self._group.num for number in range(self._group.num + 1)]
         slabs = [(slice(*pair), *whole_region(others)) for pair in itertools.pairwise(bounds)]
+        self._alone = self._group.num == 1
         self._inputs: Sequence[Region] = [(*slab, slice(0, channels)) for slab in slabs]
         self._outputs: Sequence[Region] = [(*slab, slice(0, classes)) for slab in slabs]
 
     def slices(self) -> Slices:
         """Returns the slices of the image; a batch has a single image."""
+        return Slices(
+            self._group,
+            self._inputs,
+            self._outputs,
+            lambda images: self._predict(images[0])[np.newaxis],
+            [slice(0, 1)] * self._group.num,
+            self._feed if self._alone else None,
+        )
 
-        def predict(images: np.ndarray) -> np.ndarray:
-            return self._predict(images[0])[np.newaxis]
-
-        return Slices(self._group, self._inputs, self._outputs, predict, [slice(0, 1)] * self._group.num)
-
-    def _predict(self, image: np.ndarray) -> np.ndarray:
+    def _predict(self, image: Voxels) -> np.ndarray:
         """Returns the prediction in the slab of this process."""
+        return np.asarray(self._sum(image, None).values)
+
+    def _feed(self, image: Voxels, consume: Consume) -> None:
+        """Predicts the image, and passes on each row when no later window contains it; see `Slices.predict_parts`."""
+        total = self._sum(image, consume)
+        total.pass_on(total.stop, consume)
+
+    def _sum(self, image: Voxels, consume: Consume | None) -> "_Sum":
+        """Returns the weighted sum of all windows, without the rows that were passed on."""
         total = None
-        for first in range(0, len(self._windows), self._batch.batch_size):
+        starts = range(0, len(self._windows), self._batch.batch_size)
+        for first in passed(starts, "windows", "window", self._progress):
             chosen = range(first, min(first + self._batch.batch_size, len(self._windows)))
             results = self._batch.predict(self._cut(image, chosen))
             if total is None:
                 dtype = np.promote_types(results.dtype, np.float32)
-                total = np.zeros(region_shape(self._outputs[self._group.index]), dtype)
+                rows = None if consume is None else self._windows.size[0]
+                total = _Sum(self._outputs[self._group.index], dtype, rows)
             for slot, number in enumerate(chosen):
+                if consume is not None:
+                    total.pass_on(self._windows.region(number)[0].start, consume)
                 self._add(total, results, slot, number)
         assert total is not None, "an image has at least one window"
         return total
 
-    def _cut(self, image: np.ndarray, chosen: range) -> np.ndarray:
+    def _cut(self, image: Voxels, chosen: range) -> np.ndarray:
         """Returns this process's part of a batch of windows; the last window is repeated to fill the batch."""
         mine, own = self._batch.batch[self._group.index], self._batch.inputs[self._group.index]
         images = np.empty((mine.stop - mine.start, *region_shape(own)), image.dtype)
@@ -95,21 +118,21 @@ class _Slide:
                 images[slot - mine.start] = part
         return images
 
-    def _add(self, total: np.ndarray, results: np.ndarray, slot: int, number: int) -> None:
+    def _add(self, total: "_Sum", results: np.ndarray, slot: int, number: int) -> None:
         """Adds the prediction of a window to the slabs of the processes that it overlaps."""
         window = self._windows.region(number)
         have = self._in_image(self._batch.outputs, slot, window)
         part = own_image(results, self._batch.batch[self._group.index], slot)
         nothing = (slice(0, 0),) * part.ndim
         covered = [intersection(slab, (*window, slab[-1])) or nothing for slab in self._outputs]
-        weighted = self._group.move(part, have, covered).astype(total.dtype, copy=False)
+        weighted = self._group.move(part, have, covered).astype(total.values.dtype, copy=False)
         region = covered[self._group.index]
         if not weighted.size:
             return
         places = zip(self._windows.weights(number), relative_to(region[:-1], window), strict=True)
         weights = functools.reduce(np.multiply.outer, [own[at] for own, at in places])
-        weighted = weighted * weights.astype(total.dtype)[..., np.newaxis]
-        total[relative_to(region, self._outputs[self._group.index])] += weighted
+        weighted = weighted * weights.astype(total.values.dtype)[..., np.newaxis]
+        total.add(region, weighted)
 
     def _in_image(self, regions: Sequence[Region], slot: int, window: Region) -> list[Region]:
         """Returns, for each process, the region of the image that it computes in one window of a batch; may be empty.
@@ -121,3 +144,42 @@ class _Slide:
         """
         origin = (*window, slice(0, 0))
         return [absolute(region, origin) for region in of_image(self._batch.batch, regions, slot)]
+
+
+class _Sum:
+    """The sum of the windows so far, in the rows that later windows may still change.
+
+    Args:
+      region: the slab of this process.
+      dtype: the dtype of the sum.
+      rows: the largest number of rows that one window changes; None to keep all rows of the slab.
+
+    Attributes:
+      values: the rows.
+      stop: the end of the slab along the first axis.
+    """
+
+    def __init__(self, region: Region, dtype: np.dtype, rows: int | None) -> None:
+        at, *others = region
+        self.stop, self._first, self._start, self._others = at.stop, at.start, at.start, tuple(others)
+        if is_small(region_shape(region), dtype):
+            rows = None
+        self._keeps_all = rows is None
+        self.values = working_array((rows or at.stop - at.start, *region_shape(self._others)), dtype)
+
+    def add(self, region: Region, values: np.ndarray) -> None:
+        """Adds values to a region of the image."""
+        at = relative_to(region, (slice(self._first if self._keeps_all else self._start, self.stop), *self._others))
+        self.values[at] += values
+
+    def pass_on(self, start: int, consume: Consume) -> None:
+        """Passes on the rows before `start`, which no later window changes."""
+        count, done = start - self._start, self.values
+        if not count:
+            return
+        rows = slice(self._start - self._first, start - self._first)
+        self._start = start
+        consume(rows, done[rows] if self._keeps_all else done)
+        if start < self.stop and not self._keeps_all:
+            self.values = working_array(done.shape, done.dtype)
+            copy_rows(self.values, slice(0, len(done) - count), done, count)

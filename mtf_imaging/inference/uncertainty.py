@@ -11,12 +11,15 @@ The mutual information is 0 where all members agree, even if each of them is unc
 "Simple and scalable predictive uncertainty estimation using deep ensembles".
 """
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.special import entr
 
 from mtf_imaging.inference.network import Network, Slices, whole_shape
 
 ENTROPY, MUTUAL_INFORMATION = "entropy", "mutual_information"
+_Probabilities = Callable[[np.ndarray], np.ndarray]
 _ROUNDING = 1e-6  # the mean of equal members differs from them by float32 rounding errors
 
 
@@ -40,15 +43,16 @@ def entropy(probabilities: np.ndarray, has_regions: bool = False) -> np.ndarray:
     return terms.sum(axis=-1, dtype=np.float32)
 
 
-def with_entropy(network: Network, has_regions: bool = False) -> Network:
-    """Returns a network that appends the entropy to its probabilities.
+def with_entropy(network: Network, has_regions: bool = False, probabilities: _Probabilities = np.asarray) -> Network:
+    """Returns a network that appends the entropy of its probabilities to its results.
 
     If such networks are averaged over members, the last value is the mean entropy of the members. A process that
     computes only some classes receives the other classes of its voxels.
 
     Args:
-      network: a network with the probabilities `[x, y, z, classes]`; its result becomes `[x, y, z, classes + 1]`.
+      network: a network with the results `[x, y, z, classes]`; they become `[x, y, z, classes + 1]`.
       has_regions: see `entropy`.
+      probabilities: maps results to probabilities, for instance logits.
     """
 
     def change(own: Slices, sizes: tuple[int, ...]) -> Slices:
@@ -56,30 +60,33 @@ def with_entropy(network: Network, has_regions: bool = False) -> Network:
         complete = [(*region[:-1], slice(0, classes)) for region in own.outputs]
 
         def predict(images: np.ndarray) -> np.ndarray:
-            probabilities = own.predict(images)
+            values = own.predict(images)
             if complete != [tuple(region) for region in own.outputs]:
-                probabilities = own.move(probabilities, own.outputs, complete)
-            return _appended(probabilities, has_regions)
+                values = own.move(values, own.outputs, complete)
+            return _appended(values, has_regions, probabilities)
 
         return own.replace(outputs=[(*region[:-1], slice(0, classes + 1)) for region in own.outputs], predict=predict)
 
     return network.map(change)
 
 
-def uncertainty(values: np.ndarray, has_regions: bool = False, several: bool = True) -> np.ndarray:
+def uncertainty(
+    values: np.ndarray, has_regions: bool = False, several: bool = True, probabilities: _Probabilities = np.asarray
+) -> np.ndarray:
     """Returns the entropy and the mutual information of each voxel.
 
     Args:
-      values: `[x, y, z, classes + 1]`: the mean probabilities, then the mean entropy of the members.
+      values: `[x, y, z, classes + 1]`: the mean results, then the mean entropy of the members.
       has_regions: see `entropy`.
       several: whether there are several members; otherwise, there is no mutual information.
+      probabilities: see `with_entropy`.
 
     Returns:
       float32 `[x, y, z, 2]`, or `[x, y, z, 1]` with only the entropy.
     """
     result = np.empty((*values.shape[:-1], 2 if several else 1), np.float32)
     for x, plane in enumerate(values):
-        result[x, ..., 0] = entropy(plane[..., :-1], has_regions)
+        result[x, ..., 0] = entropy(probabilities(plane[..., :-1]), has_regions)
         if several:
             information = result[x, ..., 0] - np.asarray(plane[..., -1], np.float32)
             result[x, ..., 1] = np.where(information < _ROUNDING * plane.shape[-1], 0, information)
@@ -91,11 +98,11 @@ def map_names(several: bool) -> tuple[str, ...]:
     return (ENTROPY, MUTUAL_INFORMATION) if several else (ENTROPY,)
 
 
-def _appended(probabilities: np.ndarray, has_regions: bool) -> np.ndarray:
-    """Returns the probabilities of images with the entropy as another class, one plane at a time."""
-    shape, dtype = probabilities.shape, np.promote_types(probabilities.dtype, np.float32)
+def _appended(values: np.ndarray, has_regions: bool, probabilities: _Probabilities) -> np.ndarray:
+    """Returns the results for images with the entropy as another class, one plane at a time."""
+    shape, dtype = values.shape, np.promote_types(values.dtype, np.float32)
     result = np.empty((*shape[:-1], shape[-1] + 1), dtype)
     for at in np.ndindex(shape[:2]):  # the image, and its first axis
-        result[at][..., :-1] = probabilities[at]
-        result[at][..., -1] = entropy(probabilities[at], has_regions)
+        result[at][..., :-1] = values[at]
+        result[at][..., -1] = entropy(probabilities(values[at]), has_regions)
     return result

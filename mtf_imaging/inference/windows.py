@@ -22,7 +22,7 @@ class SlidingWindow:
 
     Attributes:
       size: voxels along each spatial dimension.
-      step: the largest distance between neighboring windows, as a fraction of their size.
+      step: the largest mean distance between neighboring windows, as a fraction of their size.
     """
 
     size: tuple[int, ...]
@@ -63,19 +63,21 @@ class AxisWindows(NamedTuple):
 def axis_windows(size: int, window: int, step: float = STEP) -> AxisWindows:
     """Returns the windows along one axis, the first at the start of the image and the last at its end.
 
+    Their places and weights are those of nnU-Net, whose Gaussian is 1 at the voxel `window // 2`.
+
     >>> axis_windows(12, 8).starts
     (0, 4)
 
     Args:
       size: voxels of the image, at least `window`.
       window: voxels of the window.
-      step: the largest distance between neighboring windows, as a fraction of `window`; at least one voxel.
+      step: the largest mean distance between neighboring windows, as a fraction of `window`.
     """
     span = size - window
-    # Without rounding, 0.29 * 100 would be less than 29.
-    intervals = math.ceil(span / max(1, math.floor(round(step * window, 6))))
-    starts = tuple(_rounded(number, span, intervals) for number in range(intervals + 1))
-    offsets = np.arange(window) - (window - 1) / 2
+    # With steps below one voxel, windows would be equal. Without rounding, 58 / (0.29 * 100) would be more than 2.
+    intervals = min(span, math.ceil(round(span / (step * window), 6)))
+    starts = tuple(round(number * (span / max(1, intervals))) for number in range(intervals + 1))  # halves to even
+    offsets = np.arange(window) - window // 2
     gaussian = np.exp(-0.5 * (offsets / (_SIGMA * window)) ** 2)
     total = np.zeros(size)
     for start in starts:
@@ -83,14 +85,6 @@ def axis_windows(size: int, window: int, step: float = STEP) -> AxisWindows:
     weights = np.stack([gaussian / total[start : start + window] for start in starts])
     weights.flags.writeable = False  # all callers share it
     return AxisWindows(starts, weights)
-
-
-def _rounded(number: int, span: int, intervals: int) -> int:
-    """Returns `number * span / intervals`, rounded; halves are rounded so that starts are mirror images."""
-    if not intervals:
-        return 0
-    whole, rest = divmod(2 * number * span + intervals, 2 * intervals)
-    return whole - (rest == 0 and 2 * number <= intervals)
 
 
 class Windows:
@@ -105,6 +99,7 @@ class Windows:
 
     Attributes:
       axes: the windows along each axis.
+      size: voxels of a window along each axis.
 
     Raises:
       ConfigError: the window is larger than the image.
@@ -114,7 +109,7 @@ class Windows:
         window.check(sizes)
         pairs = zip(sizes, window.size, strict=True)
         self.axes = [axis_windows(size, own, window.step) for size, own in pairs]
-        self._size = window.size
+        self.size = window.size
         self._numbers = [*itertools.product(*(range(len(axis.starts)) for axis in self.axes))]
 
     def __len__(self) -> int:
@@ -123,7 +118,7 @@ class Windows:
     def region(self, number: int) -> Region:
         """Returns the region of the image that a window covers."""
         starts = (axis.starts[at] for axis, at in zip(self.axes, self._numbers[number], strict=True))
-        return tuple(slice(start, start + size) for start, size in zip(starts, self._size, strict=True))
+        return tuple(slice(start, start + size) for start, size in zip(starts, self.size, strict=True))
 
     def weights(self, number: int) -> list[np.ndarray]:
         """Returns the weights of a window along each axis. The weight of a voxel is their product."""

@@ -10,6 +10,7 @@ from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.run_folder import FACTS
 
 VOLUMES, ARRAYS = "volumes", "arrays"  # the kinds of the data of `Records`, and of custom data sets
+_RAS = "RAS"  # the directions in which the axes of canonical images increase
 _REQUIRED = ("resolution", "spacing", "fold_digest")  # other fields are stored only if they have a value
 
 
@@ -34,7 +35,7 @@ class Facts:
         images.
       orientation: the directions in which the axes of the network's input increase, such as "LPS", if they are not
         RAS; see `nibabel.aff2axcodes`.
-      resampling: "nnunet" for the resampling of nnU-Net; None for ours. See `data.sampling.own_size.OwnSize`.
+      resampling: "nnunet" for the resampling of nnU-Net; None for ours. See `OwnSize.follows_nnunet`.
       provenance: the training cases and the starts of the run; see `training_provenance`. None before
         `train` saves them.
     """
@@ -50,6 +51,11 @@ class Facts:
     orientation: str | None = None
     resampling: str | None = None
     provenance: dict[str, Any] | None = None
+
+    @property
+    def reversed_axes(self) -> tuple[int, ...]:
+        """The axes of a canonical volume, along x, y, z, that the network sees in the opposite direction."""
+        return tuple(axis for axis, code in enumerate(_RAS) if code not in (self.orientation or _RAS))
 
     @property
     def axes(self) -> list[str]:

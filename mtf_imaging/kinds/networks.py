@@ -1,6 +1,7 @@
 """The trained network of a run, or the networks of a cross-validation, as a function of an image."""
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from mtf_imaging.inference.averages import ensemble, flipped
@@ -41,9 +42,10 @@ def trained_network(
     flips: Sequence[int] = (),
     *,
     any_size: bool = False,
-    member: Callable[[Network], Network] = lambda network: network,
 ) -> Network:
     """Builds the network with the weights of a run; its probabilities are averaged over flips and runs.
+
+    With a window, each window is flipped, as in nnU-Net.
 
     Args:
       settings: how the network is built.
@@ -53,12 +55,12 @@ def trained_network(
         is only the program of the window.
       flips: axes to flip; probabilities are averaged over all combinations of flips.
       any_size: whether images may have other sizes than the grids, for each of which there is a program.
-      member: a function that changes the network of each run before its probabilities are averaged.
 
     Raises:
       CheckpointError: there is no checkpoint, or it belongs to another network.
       ConfigError: the dtype is unknown, the window is larger than a grid, or a checkpoint is damaged.
     """
     check_choice("dtype", settings.dtype, DTYPES)
-    networks, _ = runs.networks(settings, grids[-1], None if any_size else grids[:-1])
-    return ensemble([flipped(member(network), flips) for network in networks])
+    averaged = dataclasses.replace(settings, change=lambda network: flipped(settings.change(network), flips))
+    networks, _ = runs.networks(averaged, grids[-1], None if any_size else grids[:-1])
+    return ensemble(networks)

@@ -67,9 +67,19 @@ class Network:
         return tuple(name for name, each in self._source.weights.items() if each.dtype.is_floating)
 
     @property
+    def values(self) -> dict[str, np.ndarray]:
+        """The original values of the variables, by name."""
+        return {name: self._source.weights[name].read() for name in self.weights}
+
+    @property
     def input_names(self) -> tuple[str, ...]:
         """The names of the inputs."""
         return tuple(self._source.signature)
+
+    @property
+    def rank(self) -> int:
+        """The number of axes between the batch and the channels."""
+        return max(0, *(len(shape) - 2 for shape, _ in self._source.signature.values()))
 
     def inputs(self, batch: int | None = None, **sizes: int) -> dict[str, tuple[str, tf.DType]]:
         """Returns the inputs of a `Program`.
@@ -88,7 +98,7 @@ class Network:
           NotSupportedError: operations of the network are unknown. The error lists all of them.
         """
         channels, signature, title = sizes.pop(_CHANNELS, None), self._source.signature, self._source.title
-        rank = max(0, *(len(shape) - 2 for shape, _ in signature.values()))
+        rank = self.rank
         names = [*sizes] or list(_SPATIAL[:rank])
         if len(names) != rank:
             raise ShapeError(

@@ -1,5 +1,6 @@
 """Trained networks as functions of an image, under any layout."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -8,13 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 
 from mtf_imaging.engine.layout import ONE_PROCESSOR, Layout, format_rules
 from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.program.program import Program
+from mtf_imaging.engine.turns.store import as_tensor
 from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.files.run_folder import weights_folder
-from mtf_imaging.inference.network import Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.inference.network import Consume, Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.inference.progress import passed
 from mtf_imaging.inference.sliding import sliding
 from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.activations import Activations, TrainedNetwork
@@ -40,6 +45,7 @@ class NetworkBuilder:
       window: the window that slides over images of any size; then only the program for the window is built. None
         computes a whole image at once.
       batch_size: the number of images that are computed together, without a window.
+      change: a function that changes the network of an image, or of a window.
     """
 
     task: Task
@@ -49,6 +55,7 @@ class NetworkBuilder:
     progress: bool = False
     window: SlidingWindow | None = None
     batch_size: int = 1
+    change: Callable[[Network], Network] = lambda network: network
 
     def network_of(self, program: Program, sizes: Sequence[int]) -> Network:
         """Builds a network with the current weights of another program, such as that of the training.
@@ -73,8 +80,8 @@ class NetworkBuilder:
 
     def as_network(self, program: Program) -> Network:
         """Returns the network of a program that `program` has built."""
-        slices = program_slices(program, self.progress)
-        return network_of_slices(slices) if self.window is None else sliding(slices, self.window)
+        network = self.change(network_of_slices(program_slices(program, self.progress)))
+        return network if self.window is None else sliding(network, self.window, self.progress)
 
 
 def program_slices(program: Program, progress: bool = False) -> Slices:
@@ -82,20 +89,43 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
 
     Args:
       program: a program with the input `image`, whose results have `batch` as the first dimension.
-      progress: whether the first call shows progress on stderr while the network is built.
+      progress: whether to show progress on stderr while the network is built, and while turns compute an image.
     """
     inputs, outputs = program.regions("image"), program.output_regions()
     shown = iter([progress])
 
+    def first_shown() -> contextlib.AbstractContextManager:
+        return building(BUILDING, progress=next(shown, False))  # TensorFlow optimizes the graph in the first call
+
     def predict(images: np.ndarray) -> Any:
-        with building(BUILDING, progress=next(shown, False)):  # TensorFlow optimizes the graph in the first call
-            return of_each(np.asarray, program.call_slices(image=images))
+        with first_shown():
+            return of_each(np.asarray, program.call_slices(image=_without_copy(images)))
+
+    def parts(image: Voxels, consume: Consume) -> None:
+        given = _without_copy(np.asarray(image)[np.newaxis])
+        with first_shown(), passed(None, "rows", "row", progress, total=given.shape[1]) as bar:
+
+            def consume_batch(rows: slice, values: np.ndarray) -> None:
+                consume(rows, values[0])
+                bar.update(rows.stop - rows.start)
+
+            program.stream_slices(consume_batch, image=given)
 
     def of_image(regions: Sequence[Any]) -> list[Any]:
         return [tuple(region[1:]) for region in regions]
 
     group = groups.current() if len(inputs) > 1 else groups.ALONE
-    return Slices(group, of_image(inputs), of_each(of_image, outputs), predict, [region[0] for region in inputs])
+    batch = [region[0] for region in inputs]
+    slices = Slices(group, of_image(inputs), of_each(of_image, outputs), predict, batch)
+    return slices.replace(parts=parts) if program.streams and slices.batch_size == 1 else slices
+
+
+def _without_copy(images: np.ndarray) -> np.ndarray | tf.Tensor:
+    """Returns a large array that was read from `Blocks` as a tensor in its memory; nothing else refers to it."""
+    if images.flags.writeable:
+        return images
+    images.flags.writeable = True  # DLPack takes no other arrays
+    return as_tensor(images)
 
 
 def network_of_slices(slices: Slices) -> Network:

@@ -2,7 +2,6 @@
 
 import json
 import tempfile
-from pathlib import Path
 
 import keras
 import nibabel
@@ -201,8 +200,29 @@ def test_train_starts_from_the_weights_and_exports_them(folder):
     assert run_line("predict --model_dir run-0.1 --input cases --output out") == 0
 
 
-def test_a_model_of_nnunet_describes_its_images(folder, monkeypatch):
-    model = Path(__file__).parents[1] / "networks" / "data" / "plain__3d_fullres"
-    assert run_line(f"predict --network {model} --input cases --output out") == 0
-    assert labels(0).shape == (10, 12, 9)
-    assert len(np.unique(labels(0))) > 1
+def test_the_network_is_read_once(folder, monkeypatch):
+    calls = []
+    load = mi.networks.load
+    monkeypatch.setattr(mi.networks, "load", lambda path, **options: calls.append(path) or load(path, **options))
+    assert predict() == 0
+    assert calls == [folder / "net.keras"]
+
+
+def test_the_flips_of_the_preprocessing_file(folder):
+    """The network is not symmetric, so flips change its labels; flags replace those of the file."""
+    assert predict() == 0
+    plain = [labels(number) for number in range(2)]
+    describe(flips=["x"])
+    assert predict("--overwrite") == 0
+    assert not all(np.array_equal(labels(number), plain[number]) for number in range(2))
+    assert predict("--overwrite --gin.job.flips=()") == 0
+    for number in range(2):
+        np.testing.assert_array_equal(labels(number), plain[number])
+
+
+def test_axes_that_keep_their_voxels(folder):
+    """A spacing of 0 is that of the volume, which is 1.5 mm along x and y and 2 mm along z."""
+    describe(spacing=[1.5, 1.5, 0])
+    assert predict() == 0
+    for number in range(2):
+        np.testing.assert_array_equal(labels(number), expected(number))

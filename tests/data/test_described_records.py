@@ -19,11 +19,11 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.intensities import resolve_intensities
 from mtf_imaging.data.records.manifest import open_records, read_manifest, record_path
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.partial import remove
 from tests.data.conftest import _store
+from tests.data.resampling import resample_linear, resample_nearest
 from tests.data.test_pipeline import assert_same, take
 from tests.records import contents, read_record
 

@@ -9,8 +9,8 @@ from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
 from mtf_imaging.data.sampling.regions import region_shape
-from mtf_imaging.data.sampling.resample import resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from tests.data.resampling import resample_to_labels
 
 SHAPE, SPACING = (13, 22, 17), (1.1, 0.8, 1.5)
 SAMPLINGS = {

@@ -7,8 +7,8 @@ import pytest
 import zarr
 
 from mtf_imaging.data.records.ome_metadata import grid_affine
-from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
+from tests.data.resampling import resample_linear
 from tests.data.test_stored_records import CHUNK, GRID, make
 from tests.records import write_record
 

@@ -12,11 +12,11 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.make_record import write_case
 from mtf_imaging.data.records.manifest import Source, open_records, read_manifest, record_path
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.partial import remove
+from tests.data.resampling import resample_linear, resample_nearest
 from tests.leftovers import ended_path
 from tests.records import contents, copy, damage, make_record, names, read_record, voxel_file, write_record
 from tests.storage import as_nobody

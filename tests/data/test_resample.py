@@ -4,9 +4,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mtf_imaging.data.sampling.grid import parse_grid
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest, resample_to_labels
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError, LayoutError
+from tests.data.resampling import resample_linear, resample_nearest, resample_to_labels
 
 
 def linear(data, grid):
@@ -55,8 +55,8 @@ def test_large_volumes_are_resampled_in_slabs(monkeypatch):
     data = np.random.default_rng(0).integers(-1000, 1000, (12, 9, 10), dtype=np.int16)
     probabilities = np.random.default_rng(1).random((5, 4, 6, 3))
     whole, labels = linear(data, (5, 14, 6)), to_labels(probabilities, (9, 9, 11))
-    for module in ("resample", "label_region"):
-        monkeypatch.setattr(f"mtf_imaging.data.sampling.{module}._SLAB_BYTES", 2000)
+    for module in ("tests.data.resampling", "mtf_imaging.data.sampling.label_region"):
+        monkeypatch.setattr(f"{module}._SLAB_BYTES", 2000)
     np.testing.assert_array_equal(linear(data, (5, 14, 6)), whole)
     np.testing.assert_array_equal(to_labels(probabilities, (9, 9, 11)), labels)
 

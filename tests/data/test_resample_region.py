@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, region_shape
-from mtf_imaging.data.sampling.resample import (
+from mtf_imaging.data.sampling.sampling import Sampling, Span, whole_field
+from mtf_imaging.data.sampling.slabs import linear_slabs, source_region
+from tests.data.resampling import (
     resample_linear,
     resample_linear_region,
     resample_nearest,
     resample_nearest_region,
 )
-from mtf_imaging.data.sampling.sampling import Sampling, Span, whole_field
-from mtf_imaging.data.sampling.slabs import linear_slabs, source_region
 
 sizes = st.tuples(*[st.integers(1, 12)] * 3)
 spans_1d = st.builds(Span, st.floats(-9, 9), st.floats(0.5, 30), st.integers(1, 12))

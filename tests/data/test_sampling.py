@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.manifest import open_records, record_path
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest, resample_to_labels
 from mtf_imaging.data.sampling.sampling import (
     Sampling,
     Span,
@@ -23,6 +22,7 @@ from mtf_imaging.data.sampling.sampling import (
     whole_field,
 )
 from mtf_imaging.errors import DataError
+from tests.data.resampling import resample_linear, resample_nearest, resample_to_labels
 from tests.records import read_record
 
 sizes = st.tuples(*[st.integers(1, 30)] * 3)

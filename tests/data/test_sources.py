@@ -9,7 +9,7 @@ import pytest
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.nifti.reading import NiftiPlanes
 from mtf_imaging.data.images import sources, stored
-from mtf_imaging.data.images.channels import channel_slabs, resample_channels_region
+from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.image_statistics import image_statistics
 from mtf_imaging.data.images.sources import read_slabs, read_whole
 from mtf_imaging.data.intensities.statistics import channel_statistics
@@ -18,9 +18,9 @@ from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, 
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
-from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError
+from tests.data.resampling import resample_linear
 
 SHAPE = (7, 6, 5)
 CODES = ["RAS", "LPS", "SAL", "PIR", "RAI"]
@@ -162,7 +162,8 @@ def test_channels_are_resampled_in_slabs_whatever_their_axis_order(tmp_path, sto
     whole = np.stack([resample_linear(values(n), spans) for n in range(2)], -1)
     with contextlib.closing(open_image_source(paths, BRAIN)) as image:
         for region in (whole_region((9, 4, 5)), (slice(2, 7), slice(1, 4), slice(0, 3))):
-            np.testing.assert_array_equal(resample_channels_region(image, spans, region), whole[region])
+            for slab, found in channel_slabs(image, spans, region):
+                np.testing.assert_array_equal(found, whole[slab])
         order = [slab[image.order.axis].start for slab, _ in channel_slabs(image, spans, whole_region((9, 4, 5)))]
         assert order == sorted(order, reverse=not image.order.ascending)
         assert len(order) > 1

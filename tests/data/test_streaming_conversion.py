@@ -13,9 +13,9 @@ from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.records import conversion
 from mtf_imaging.data.records.make_record import write_case
 from mtf_imaging.data.sampling import slabs
-from mtf_imaging.data.sampling.resample import resample_linear, resample_nearest
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import DataError
+from tests.data.resampling import resample_linear, resample_nearest
 from tests.records import names, read_record
 
 SHAPE = (9, 7, 8)

@@ -14,7 +14,6 @@ from mtf_imaging.data.intensities.schemes import KINDS, Intensity, apply_intensi
 from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.pixels.scaling import SCALINGS
 from mtf_imaging.data.sampling.buckets import Samplings
-from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, way_back
 from mtf_imaging.engine.meshes.portable import divisor
 from mtf_imaging.evaluation.export.signature import Field, Signature
@@ -22,6 +21,7 @@ from mtf_imaging.kinds.objects import pixel_operations as pixels
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.masks import paste_mask
 from mtf_imaging.kinds.volumes import operations
+from tests.data.resampling import resample_linear, resample_to_labels
 
 # shape and voxel size of a volume, grid and voxel size of the network
 NUMBERS = {"window": [(-160.0, 240.0)], "clip": [(-160.0, 240.0), (80.0, 41.5)]}

@@ -89,7 +89,7 @@ def test_memory_is_one_sum_and_one_result():
 
 def test_evaluate_and_predict_average_over_flips(monkeypatch, tmp_path):
     own = of_function(oracle, 1, 2)
-    monkeypatch.setattr(TrainedRuns, "networks", lambda *arguments: ([own], None))
+    monkeypatch.setattr(TrainedRuns, "networks", lambda _, settings, *sizes: ([settings.change(own)], None))
     network = trained_network(NetworkBuilder(task=object()), TrainedRuns([tmp_path]), [(16, 16, 16)], (0, 2))
     np.testing.assert_array_equal(network(IMAGE), by_hand(IMAGE, ("x", "z")))
 

@@ -11,13 +11,13 @@ from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.sampling import label_region
-from mtf_imaging.data.sampling.resample import resample_linear, resample_to_labels
 from mtf_imaging.data.sampling.sampling import Sampling, Span
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
 from mtf_imaging.evaluation.volume_scores.case import TOLERANCE_MM
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from tests.data.resampling import resample_linear, resample_to_labels
 from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import Record, write_record
 

@@ -23,8 +23,9 @@ from mtf_imaging.kinds.volumes.segment.images import (
     network_input,
     source_statistics,
 )
-from mtf_imaging.kinds.volumes.segment.labels import grid_labels, sliced_labels
+from mtf_imaging.kinds.volumes.segment.labels import Labeling, grid_labels
 from tests.data.test_write_labels import volume as store
+from tests.kinds.volumes import sliced_labels
 
 SHAPE = (13, 22, 17)
 MR = Description(("T1w", "noNorm", "CT"), {"tumor": 1}, {"tumor": (1,)})
@@ -133,3 +134,22 @@ def test_slabs_in_the_order_of_the_file_are_the_whole_labels(geometry, monkeypat
     np.testing.assert_array_equal(result, expected)
     np.testing.assert_array_equal(labels.compact(order)[whole_region(SHAPE)], expected)
     assert len(list(labels.parts(order))) == -(-17 // thickness)
+
+
+@pytest.mark.parametrize("sampling", [Sampling((4, 8, 8)), Sampling((16, 6, 5)), Sampling((8, 8, 8), (2.0, 2.0, 2.0))])
+@pytest.mark.parametrize("ends", [range(1, 4), [3]])
+def test_labels_do_not_depend_on_the_parts_of_the_probabilities(geometry, sampling, ends):
+    """A part ends within the rows that a voxel of the volume needs, and a part may serve no voxel at all."""
+    probabilities = np.random.default_rng(0).random((*sampling.grid, 3)).astype(np.float32)
+    slices, where = as_network(None, 1, 3).slices(sampling.grid), (geometry, sampling, Path("v"))
+    whole = sliced_labels(slices, probabilities, *where).whole()
+    np.testing.assert_array_equal(sliced_labels(slices, probabilities, *where, ends=ends).whole(), whole)
+    assert len(np.unique(whole)) == 3
+
+
+def test_missing_rows_are_refused(geometry):
+    slices = as_network(None, 1, 3).slices((8, 8, 8))
+    labeling = Labeling(slices, geometry, Sampling((8, 8, 8)), Path("volume-0.nii"))
+    labeling.add(slice(0, 7), np.zeros((7, 8, 8, 3), np.float32))
+    with pytest.raises(ShapeError, match=r"of shape \(7, 8, 8, 3\); x:8,y:8,z:8 needs \(8, 8, 8, 3\)"):
+        labeling.finish()

@@ -20,12 +20,12 @@ from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
 from mtf_imaging.jobs.runs.inference import open_images
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.volumes.segment.images import network_input
-from mtf_imaging.kinds.volumes.segment.labels import sliced_labels
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests.jobs.launched import GIN, launch
+from tests.kinds.volumes import sliced_labels
 from tests.scores import read_rows, read_scores
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,6 @@ from mtf_imaging.data.intensities.statistics import channel_statistics
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records
-from mtf_imaging.data.sampling.resample import resample_linear
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
@@ -39,6 +38,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests import tiny_runs
+from tests.data.resampling import resample_linear
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder

@@ -1,5 +1,6 @@
 """Predicts and evaluates volumes with any network, in the loops of the commands `predict` and `evaluate`."""
 
+import itertools
 from pathlib import Path
 
 from mtf_imaging.data.description.description import LITS
@@ -9,6 +10,7 @@ from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.volumes.images import Images
+from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from tests.kinds import loops
 
@@ -29,6 +31,20 @@ def volumes(sampling, description=LITS, maps=NO_MAPS, is_scored=False, **setting
     facts = Facts(VOLUMES, format_grids(sampling.grids), format_spacing(sampling.spacing), description=fields)
     settings |= {"probabilities": maps.probabilities, "uncertainty": maps.uncertainty, "ensemble": maps.several}
     return Images(Path("run"), facts, Inference(**settings), is_scored)
+
+
+def sliced_labels(slices, probabilities, geometry, sampling, path, description=LITS, ends=()):
+    """Returns the labels of a volume from the probabilities of this process.
+
+    Args:
+      slices, geometry, sampling, path, description: the same as in `Labeling`.
+      probabilities: the probabilities.
+      ends: the rows after which a part ends, except the last one.
+    """
+    labeling = Labeling(slices, geometry, sampling, path, description)
+    for start, stop in itertools.pairwise([0, *ends, len(probabilities)]):
+        labeling.add(slice(start, stop), probabilities[start:stop])
+    return labeling.finish()
 
 
 def plan_predictions(input_path, output_path, overwrite=False, **settings):

@@ -61,8 +61,8 @@ MUTANTS = [
             "return Span(self.start / self.step, n * self.size / self.length, n, self.back, self.kernel)",
         ),
         ("step = mm / own", "step = own / mm"),
-        ("math.floor((g - n / step) / 2 + SLIVER)", "math.floor((g - n / step) + SLIVER)"),
-        ("Span(-before * step, g * step, g, *kernels)", "Span(-before * step + step / 2, g * step, g, *kernels)"),
+        ("math.floor(half + SLIVER)", "math.floor(2 * half + SLIVER)"),
+        ("Span(-before * step, g * step, g, *self", "Span(-before * step + step / 2, g * step, g, *self"),
         ("tuple(Span(0.0, n, g) for n, g", "tuple(Span(0.5, n, g) for n, g"),
         ("math.ceil(voxels / multiple) * multiple", "math.floor(voxels / multiple) * multiple"),
         ("math.ceil(n * mine / mm - SLIVER)", "math.ceil(n * mm / mine - SLIVER)"),
@@ -123,6 +123,12 @@ MUTANTS = [
         ("np.maximum(2 - distance, 0) ** 3 / 6", "np.maximum(2 - distance, 0) ** 3 / 4"),
     ),
     *mutants(
+        "mtf_imaging/kinds/volumes/segment/labels.py",
+        "tests/evaluation/test_slices.py parts",
+        ('there, "right"))', 'there, "right")) + 1'),
+        ("self._box[0].start + int(needed_ends", "1 + self._box[0].start + int(needed_ends"),
+    ),
+    *mutants(
         "mtf_imaging/data/sampling/interpolation.py",
         "tests/data/test_resample.py tests/data/test_sampling.py linear or nearest or beyond or ramp or triangle",
         ("(np.arange(span.size) + 0.5) * span.length / span.size", "np.arange(span.size) * span.length / span.size"),
@@ -134,8 +140,6 @@ MUTANTS = [
         ("_triangles(n, span, max(1.0, span.step))", "_triangles(n, span, 1.0)"),
         ("    values *= (columns >= 0) & (columns < n)\n", "    columns = np.clip(columns, 0, n - 1)\n"),
         ("middles = np.clip(centers(span), 0, n)", "middles = centers(span)"),
-        ("along[inside.stop :] = value", "along[inside.stop + 1 :] = value"),
-        ("along[: inside.start] = value", "pass"),
         (
             "key=lambda axis: spans[axis].size / shape[axis])",
             "key=lambda axis: shape[axis] / spans[axis].size)",

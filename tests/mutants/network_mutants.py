@@ -4,6 +4,7 @@ from tests.mutants.mutant import mutants
 
 _OPERATIONS = "tests/networks/test_operations.py"
 _COMMANDS = "tests/cli/test_imported_network.py"
+_PREDICTIONS = "tests/networks/test_nnunet_predictions.py"
 _ONNX = "tests/networks/test_onnx_networks.py"
 
 MUTANTS = [
@@ -47,7 +48,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/sampling/own_size.py",
         f"{_COMMANDS} equal or window",
-        ("own = self.spacing or spacing", "own = self.spacing or (1.0, 1.0, 1.0)"),
+        ("zip(self.spacing or spacing, spacing", "zip(self.spacing or (1.0, 1.0, 1.0), spacing"),
         ("math.ceil(max(pair) / self.multiple) * self.multiple", "max(pair)"),
     ),
     *mutants(
@@ -60,8 +61,34 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/images/normalized.py",
         "tests/networks/test_nnunet.py resampled",
-        ("np.clip(values, *bounds)[inside]", "values[inside]"),
-        ("values[inside] = np.clip(values, *bounds)[inside]", "np.clip(values, *bounds, out=values)"),
+        ("np.clip(values, *bounds_of(slab))[inside]", "values[inside]"),
+        ("values[inside] = np.clip(values, *bounds_of(slab))[inside]", "np.clip(values, *bounds_of(slab), out=values)"),
         ("if apart is None:", "if True:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/images/nonzero.py",
+        _PREDICTIONS,
+        ("= _TINY", "= 0"),
+        ("mask = scipy.ndimage.binary_fill_holes(mask[crop])", "mask = mask[crop]"),
+        ("if found[0].any():", "if False:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/description/description.py",
+        _PREDICTIONS,
+        ("(0.0 if self.has_logits else 0.5)", "0.5"),
+    ),
+    *mutants(
+        "mtf_imaging/data/sampling/sampling.py",
+        f"{_PREDICTIONS} folds",
+        ("if axis in self.reversed_axes", "if False"),
+        (".part(slice(-at.start, n - at.start))", ".part(slice(0, n))"),
+    ),
+    *mutants(
+        "mtf_imaging/training/prediction.py",
+        f"{_PREDICTIONS} folds",
+        (
+            "self.change(network_of_slices(program_slices(program, self.progress)))",
+            "network_of_slices(program_slices(program, self.progress))",
+        ),
     ),
 ]

@@ -100,7 +100,7 @@ MUTANTS = [
         "tests/evaluation/test_maps.py",
         ("terms = terms + entr(np.clip(1 - values, 0, 1))", "terms = 2 * terms"),
         ("0, information)\n", "0, 2 * information)\n"),
-        ("entropy(plane[..., :-1], has_regions)", "entropy(plane, has_regions)"),
+        ("probabilities(plane[..., :-1])", "probabilities(plane)"),
     ),
     *mutants(
         "mtf_imaging/training/observers/tracking/tracker.py",

@@ -82,11 +82,27 @@ MUTANTS = [
         ),
     ),
     *mutants(
+        "mtf_imaging/files/scratch.py",
+        "tests/files/test_blocks.py",
+        ("enough = free >= size", "enough = True", "", f"{_TURNS} space"),
+        ("os.unlink(path)", "pass"),
+    ),
+    *mutants(
+        "mtf_imaging/files/blocks.py",
+        "tests/files/test_blocks.py",
+        ("max(at.start, first), min(at.stop, first + side)", "first, min(at.stop, first + side)"),
+        ("at = first + start - rows.start", "at = first"),
+    ),
+    *mutants(
+        "mtf_imaging/engine/turns/schedule.py",
+        "tests/training/test_prediction_parts.py",
+        ("min(first_row + y.shape[_ROWS], self.streamed.num_rows)", "first_row + y.shape[_ROWS]"),
+        ("mark.dim != _ROWS or", ""),
+    ),
+    *mutants(
         "mtf_imaging/engine/turns/store.py",
         _ALL,
         ("self._offsets[name] + turn * self.values[name].room", "self._offsets[name]"),
-        ("enough = free >= size", "enough = True", "", f"{_TURNS} space"),
-        ("os.unlink(path)", "pass"),
         ("tf.identity(self.own(value))", "tf.identity(value)", "", _PARTS),
         ("other.begin <= value.end and value.begin <= other.end", "other.begin < value.begin"),
         (

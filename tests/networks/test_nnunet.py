@@ -11,14 +11,16 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
-import scipy.ndimage
 
 import mtf_imaging as mi
+from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.intensities.schemes import parse_intensity
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.errors import CheckpointError, DataError, MtfImagingError, NotSupportedError
+from mtf_imaging.inference.network import of_function
+from mtf_imaging.inference.uncertainty import entropy, uncertainty, with_entropy
 from mtf_imaging.kinds.volumes.segment.images import (
     as_source,
     find_cases_of,
@@ -28,8 +30,9 @@ from mtf_imaging.kinds.volumes.segment.images import (
     source_statistics,
 )
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
-from mtf_imaging.networks.nnunet import preprocessing
+from mtf_imaging.networks.nnunet import checkpoints, preprocessing
 from tests.networks import comparing
+from tests.networks.nnunet_rules import resized_along
 
 DATA = Path(__file__).parent / "data"
 PLAIN, RESIDUAL, FLAT = (DATA / name for name in ("plain__3d_fullres", "residual__3d_fullres", "flat__2d"))
@@ -137,6 +140,43 @@ def test_missing_files(model):
         mi.networks.load(checkpoint)
 
 
+def test_the_folds_are_those_that_nnunet_finds(model):
+    final, best = "checkpoint_final.pth", "checkpoint_best.pth"
+    for name in ("fold_10/" + final, "fold_2/" + final, "fold_3/" + best, "fold_all/" + final):
+        (model / name).parent.mkdir()
+        (model / name).touch()
+    found = [path.relative_to(model).as_posix() for path in checkpoints(model)]
+    assert found == [f"fold_0/{final}", f"fold_2/{final}", f"fold_10/{final}"]
+    assert checkpoints(model / "fold_3") == [model / "fold_3" / best]
+    for number in (0, 2, 10):
+        (model / f"fold_{number}" / final).unlink()
+    assert checkpoints(model) == [model / "fold_3" / best]
+    shutil.rmtree(model / "fold_3")
+    assert checkpoints(model) == [model / "fold_all" / final]
+
+
+@pytest.mark.parametrize("order", [None, (2, 1)])
+def test_logits_become_labels_and_probabilities(order):
+    logits = np.random.default_rng(0).normal(0, 3, (4, 5, 3 if order is None else 2)).astype(np.float32)
+    labels = {"whole": 1, "core": 2}
+    masks = {"whole": (1, 2), "core": (2,)}
+    description = Description(("CT",), labels, masks, order, has_logits=True)
+    if order is None:
+        wanted = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
+        known = logits.argmax(-1)
+    else:
+        wanted = 1 / (1 + np.exp(-logits))
+        known = np.where(logits[..., 1] > 0, 1, np.where(logits[..., 0] > 0, 2, 0))
+    np.testing.assert_allclose(description.probabilities(logits), wanted, rtol=1e-5)
+    np.testing.assert_array_equal(description.to_labels(logits), known)
+    network = of_function(lambda image: logits[:, :, None], 1, logits.shape[-1])
+    entropies = with_entropy(network, description.has_regions, description.probabilities)(np.zeros((4, 5, 1, 1)))
+    np.testing.assert_array_equal(entropies[:, :, 0, :-1], logits)
+    np.testing.assert_allclose(entropies[:, :, 0, -1], entropy(wanted, description.has_regions), rtol=1e-5)
+    mean = uncertainty(entropies, description.has_regions, probabilities=description.probabilities)
+    np.testing.assert_allclose(mean[:, :, 0], np.stack([entropies[:, :, 0, -1], np.zeros((4, 5))], -1), rtol=1e-5)
+
+
 def test_damaged_plans(model):
     """Plans without an entry, or with another value of it, end in an error of this package."""
     original = json.loads((model / "plans.json").read_text())
@@ -171,8 +211,8 @@ PREPROCESSING = {
     },
     FLAT: {
         "channel_names": {"0": "rescale_to_0_1"}, "labels": {"background": 0, "cell": 1}, "file_ending": ".nii.gz",
-        "intensities": ["rescale_to_0_1"], "spacing": [0.5, 0.5], "sliding_window": [8, 12], "resolution": "any",
-        "axes": "PL",
+        "intensities": ["rescale_to_0_1"], "spacing": [0.5, 0.5, 0.0], "sliding_window": [8, 12, 1],
+        "resolution": "any", "axes": "SPL",
     },
 }  # fmt: skip
 
@@ -227,23 +267,6 @@ def test_normalization_equals_the_formulas_of_nnunet(name, image):
     np.testing.assert_allclose(ours, NORMALIZATION[name](image.astype(np.float64)), rtol=1e-5, atol=1e-5)
 
 
-def resized(values, shape, order):
-    """Returns an image of another size as scikit-image's `resize` with mode "edge" computes it for nnU-Net."""
-    steps = [n / size for n, size in zip(values.shape, shape)]
-    at = np.meshgrid(*((np.arange(size) + 0.5) * step - 0.5 for size, step in zip(shape, steps)), indexing="ij")
-    found = scipy.ndimage.map_coordinates(values.astype(np.float64), at, order=order, mode="nearest")
-    return np.clip(found, values.min(), values.max())
-
-
-def resized_as_in_nnunet(values, shape, order, axis):
-    """Does the same; along an axis, each slice is resized alone, and the nearest one is used."""
-    if axis is None:
-        return resized(values, shape, order)
-    plane = np.delete(shape, axis)
-    slices = np.stack([resized(each, plane, order) for each in np.moveaxis(values, axis, 0)], axis)
-    return resized(slices, shape, 0)
-
-
 ISOTROPIC, THICK = (1.0, 1.2, 1.1), (0.8, 0.8, 5.0)
 
 
@@ -266,9 +289,9 @@ def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target,
     description = from_fields(fields | {"intensities": ["clip 60 220 mean 40 sd 80"]})
     (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
     image = read_case(case, description=description)
-    sampling = OwnSize(target, 1, (12, 4, 6), NNUNET)
+    sampling = OwnSize(target, 1, (12, 4, 6), follows_nnunet=True)
     sizes = [round(own / mm * n) for own, mm, n in zip(spacing, target, values.shape)]
-    wanted = resized_as_in_nnunet((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
+    wanted = resized_along((np.clip(values, 60, 220) - 40) / 80, sizes, 3, into)
     lacks = [max(0, least - size) for least, size in zip(sampling.least, sizes)]
     wanted = np.pad(wanted, [(n // 2, n - n // 2) for n in lacks])
     found = network_input(image, sampling, description=description)[..., 0]
@@ -276,7 +299,7 @@ def test_images_and_logits_are_resampled_as_in_nnunet(tmp_path, spacing, target,
 
     logits = np.random.default_rng(1).normal(0, 1, (*wanted.shape, 3)).astype(np.float32)
     inside = tuple(slice(n // 2, n // 2 + size) for n, size in zip(lacks, sizes))
-    known = [resized_as_in_nnunet(logits[inside][..., i], values.shape, 1, back) for i in range(3)]
+    known = [resized_along(logits[inside][..., i], values.shape, 1, back) for i in range(3)]
     labels = segment_volume(image, sampling, lambda image: logits, description=description)
     np.testing.assert_array_equal(labels, np.argmax(known, 0))
 
@@ -287,7 +310,7 @@ def test_slices_of_the_input_equal_the_whole(tmp_path):
     fields = {"channel_names": {"0": "T1w"}, "labels": {"background": 0, "organ": 1}, "intensities": ["z-score"]}
     description = from_fields(fields)
     (case,) = find_cases_of(tmp_path / "a_0000.nii.gz", description, need_labels=False)
-    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, resampling=NNUNET)
+    image, sampling = read_case(case, description=description), OwnSize((1.1, 0.6, 4.0), 1, follows_nnunet=True)
     whole = network_input(image, sampling, description=description)
     source, region = as_source(image), (slice(1, 5), slice(3, 11), slice(2, 8))
     statistics = source_statistics(source, description)

@@ -21,7 +21,7 @@ READERS = {
     "mtf_imaging/py.typed": ["tests.test_packaging"],
     "tests/evaluation/official_scores/*": ["tests.evaluation.test_official"],
     "tests/golden/*": ["tests.golden.runs"],
-    "tests/networks/data/*": ["tests.networks.test_nnunet", "tests.cli.test_imported_network"],
+    "tests/networks/data/*": ["tests.networks.test_nnunet", "tests.networks.test_nnunet_predictions"],
     "tests/size.json": ["tests.test_size"],
     "tests/references/*": [],
     "docs/kubernetes/*": ["tests.hosts.pods"],

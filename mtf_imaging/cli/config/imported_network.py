@@ -6,7 +6,7 @@ Imports TensorFlow.
 import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,47 +15,60 @@ import numpy as np
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.sampling.grid import format_grid
-from mtf_imaging.data.sampling.own_size import LINEAR, NNUNET, RESAMPLINGS
 from mtf_imaging.data.sampling.sampling import format_spacing, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.json_file import read_object
-from mtf_imaging.files.run_folder import CONFIG
+from mtf_imaging.files.run_folder import CONFIG, fold_folder
 from mtf_imaging.kinds.facts import VOLUMES, Facts
 from mtf_imaging.models.imported import Network
 from mtf_imaging.models.unet3d import Segmentation
-from mtf_imaging.networks.nnunet import is_nnunet
+from mtf_imaging.networks.loading import load
+from mtf_imaging.networks.nnunet import checkpoints, is_nnunet
 from mtf_imaging.networks.nnunet import preprocessing as nnunet_preprocessing
 from mtf_imaging.spelling import closest
 from mtf_imaging.training.checkpoints.weights_folder import write_weights
 from mtf_imaging.training.prediction import NetworkBuilder
 
+_LINEAR, _NNUNET = _RESAMPLINGS = "linear", "nnunet"
 _AXES = {"R": "x", "L": "x", "A": "y", "P": "y", "S": "z", "I": "z"}
 _CANONICAL = "RAS"
-_FIELDS = ("intensities", "spacing", "resolution", "resampling", "sliding_window", "axes", "output")
+_FIELDS = ("intensities", "spacing", "resolution", "resampling", "sliding_window", "axes", "output", "flips")
 _OF_DESCRIPTIONS = (  # fields of a `dataset.json`, most of which change nothing here
     *("channel_names", "modality", "labels", "regions_class_order", "label_names", "masks", "lesions", "rules"),
     *("file_ending", "name", "description", "reference", "licence", "license", "release", "tensorImageSize", "dataset"),
-    *("training", "test", "numTraining", "numTest", "overwrite_image_reader_writer", "flips"),
+    *("training", "test", "numTraining", "numTest", "overwrite_image_reader_writer"),
 )
 _SIDE = 64  # voxels along an axis for which the network is built to find its variables
 
 
-def write_run(network: Path, preprocessing: Path | None) -> Path:
+def trained_networks(path: Path) -> list[Path]:
+    """Returns the networks in a file or a folder: those of all folds of a model of nnU-Net, otherwise the path itself.
+
+    Raises:
+      DataError: there is no such file.
+    """
+    if not path.exists():
+        raise DataError(f"--network {path}: there is no such file. Fix: give the file of a network.")
+    folds = checkpoints(path)
+    return folds if len(folds) > 1 else [path]
+
+
+def write_runs(networks: Sequence[Path], preprocessing: Path | None) -> Path:
     """Writes the folder of a run with the weights of a network; the folder is deleted when the process ends.
 
     Args:
-      network: the file of the network, or the folder of a SavedModel or of a model of nnU-Net.
+      networks: the file of the network, or the folder of a SavedModel or of a model of nnU-Net; or several networks,
+        which differ only in their weights.
       preprocessing: the JSON file that describes its images and labels; see `docs/guides/networks.md`. None for a model
         of nnU-Net, which describes them itself.
 
     Returns:
-      The folder, which has the name of the network.
+      The folder, which has the name of the network. If there are several, it has the folders `fold_0`, `fold_1`, ...
 
     Raises:
       ConfigError, DataError: a file is invalid, or they do not fit.
     """
-    if not network.exists():
-        raise DataError(f"--network {network}: there is no such file. Fix: give the file of a network.")
+    network = networks[0]
     if preprocessing is None and not is_nnunet(network):
         raise ConfigError(
             f"--network {network}: the images of this network are not known. Fix: give --preprocessing FILE, which "
@@ -69,16 +82,22 @@ def write_run(network: Path, preprocessing: Path | None) -> Path:
     parent = Path(tempfile.mkdtemp(prefix="mtf_imaging_"))
     atexit.register(shutil.rmtree, parent, ignore_errors=True)
     folder = parent / network.stem
-    folder.mkdir()
-    facts.save(folder)
     settings = {"path": str(network.resolve()), "axes": axes, "output": fields.get("output")}
     lines = ["include 'imported_network.gin'", *(f"imported.Network.{key} = {own!r}" for key, own in settings.items())]
-    (folder / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    lines += [f"job.flips = {fields['flips']!r}"] if "flips" in fields else []
     task = Segmentation(network=Network(**settings)).for_data(description)
     sizes = _numbers(fields, "sliding_window", where) or [_SIDE] * 3
     program = NetworkBuilder(task=task, mesh_impl="stacked").program(sizes)
     values = {name: np.asarray(variable) for name, variable in program.variables.items()}
-    write_weights(folder, values, {"title": network.name})
+    for number, each in enumerate(networks):
+        run = fold_folder(folder, number) if len(networks) > 1 else folder
+        run.mkdir(parents=True)
+        facts.save(run)
+        (run / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        if number:  # the variables have the initial values of the first network
+            stored = load(each).values
+            values |= {name: np.reshape(value, values[name].shape) for name, value in stored.items()}
+        write_weights(run, values, {"title": each.name})
     return folder
 
 
@@ -101,20 +120,20 @@ def _facts(fields: Mapping[str, Any], description: Description, where: str) -> F
             f"{where}: axes is {orientation!r}, but needs a letter for each axis of the network's input: R or L, A or "
             'P, and S or I, the side of the patient to which it increases. Fix: for instance "axes": "LPS".'
         )
-    resolution, resampling = str(fields.get("resolution", "any")), fields.get("resampling", LINEAR)
-    if resampling not in RESAMPLINGS or (resampling == NNUNET and not resolution.startswith("any")):
+    resolution, resampling = str(fields.get("resolution", "any")), fields.get("resampling", _LINEAR)
+    if resampling not in _RESAMPLINGS or (resampling == _NNUNET and not resolution.startswith("any")):
         raise DataError(
-            f"{where}: resampling is {resampling!r} with the resolution {resolution}. Fix: use {LINEAR!r}, or "
-            f"{NNUNET!r} with the resolution 'any'."
+            f"{where}: resampling is {resampling!r} with the resolution {resolution}. Fix: use {_LINEAR!r}, or "
+            f"{_NNUNET!r} with the resolution 'any'."
         )
     return Facts(
         VOLUMES,
         resolution,
-        format_spacing(parse_spacing(spacing)),
+        format_spacing(parse_spacing(spacing, may_keep=True)),
         description=as_fields(description),
         patch=window and format_grid(window),
         orientation=None if orientation == _CANONICAL else orientation,
-        resampling=None if resampling == LINEAR else resampling,
+        resampling=None if resampling == _LINEAR else resampling,
     )
 
 

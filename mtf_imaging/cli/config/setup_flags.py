@@ -156,7 +156,7 @@ class ImportedNetworkFlags(Settings):
 def saved_run(values: flags.FlagValues) -> tuple[Path, Configuration]:
     """Returns the run folder in --model_dir, and its configuration; with --ensemble, those of the first fold.
 
-    With --network, --model_dir becomes a temporary folder with the weights of this network.
+    With --network, --model_dir becomes a temporary folder with the weights of this network, or of all folds of nnU-Net.
 
     Raises:
       CheckpointError: the run, or a fold, has no such checkpoint.
@@ -185,9 +185,11 @@ def _import_network(values: flags.FlagValues) -> None:
         )
     if values.network:
         import_tensorflow()
-        from mtf_imaging.cli.config.imported_network import write_run
+        from mtf_imaging.cli.config.imported_network import trained_networks, write_runs
 
         given = {name: values[name].value for name in ("mesh_impl", "communication") if values[name].value}
         group = join(Devices(**given))  # before the network is loaded, which uses TensorFlow
         file = values.preprocessing and Path(values.preprocessing)
-        values.model_dir = group.first(lambda: str(write_run(Path(values.network), file)))
+        networks = trained_networks(Path(values.network))
+        values.model_dir = group.first(lambda: str(write_runs(networks, file)))
+        values.network, values.ensemble = str(networks[0].resolve()), values.ensemble or len(networks) > 1

@@ -33,6 +33,8 @@ class Description:
       rules: "lits" for the LiTS challenge's rules and official scores, or "any".
       file_ending: the ending of the file names, for instance ".nii.gz" or ".png".
       intensities: the intensity scheme of each channel. By default, it follows from the channel name.
+      has_logits: whether the network predicts logits, which are averaged and interpolated before they become labels or
+        probabilities, as in nnU-Net. No file states it.
     """
 
     channels: tuple[str, ...]
@@ -44,6 +46,7 @@ class Description:
     rules: str = ANY_RULES
     file_ending: str = ".nii.gz"
     intensities: tuple[Intensity, ...] = ()
+    has_logits: bool = False
 
     def __post_init__(self) -> None:
         if not self.intensities:
@@ -89,20 +92,38 @@ class Description:
             mask |= labels == value
         return mask
 
-    def to_labels(self, probabilities: np.ndarray) -> np.ndarray:
+    def probabilities(self, values: np.ndarray) -> np.ndarray:
+        """Returns the probabilities of a network's results: the softmax or sigmoid of logits, others unchanged.
+
+        Args:
+          values: `[..., num_outputs]`.
+        """
+        if not self.has_logits:
+            return values
+        from scipy.special import expit, softmax  # slow to import, and only maps need it
+
+        values = np.asarray(values, np.float32)
+        return expit(values) if self.has_regions else softmax(values, axis=-1)
+
+    @property
+    def of_probabilities(self) -> "Description":
+        """The description of a network that predicts probabilities, with the same labels."""
+        return dataclasses.replace(self, has_logits=False)
+
+    def to_labels(self, values: np.ndarray) -> np.ndarray:
         """Returns the most probable label of each voxel.
 
         Args:
-          probabilities: `[..., num_outputs]`.
+          values: `[..., num_outputs]`, probabilities or logits.
 
         Returns:
           uint8 `[...]`. With regions, each mask with a probability above 0.5 is painted over the previous ones.
         """
         if self.region_order is None:
-            return np.argmax(probabilities, axis=-1).astype(np.uint8)
-        labels = np.zeros(probabilities.shape[:-1], np.uint8)
+            return np.argmax(values, axis=-1).astype(np.uint8)
+        labels = np.zeros(values.shape[:-1], np.uint8)
         for index, value in enumerate(self.region_order):
-            labels[probabilities[..., index] > 0.5] = value
+            labels[values[..., index] > (0.0 if self.has_logits else 0.5)] = value
         return labels
 
     def check_lesions(self, where: str) -> None:

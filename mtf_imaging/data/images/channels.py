@@ -8,9 +8,9 @@ from mtf_imaging.data.images.sources import ImageSource, VoxelSource
 from mtf_imaging.data.modality import is_ct, value_beyond
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, region_shape
-from mtf_imaging.data.sampling.resample import resample_linear_region
 from mtf_imaging.data.sampling.sampling import Spans
 from mtf_imaging.data.sampling.slabs import linear_slabs, slab_regions
+from mtf_imaging.files.blocks import working_array
 
 
 def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[tuple[Region, np.ndarray]]:
@@ -39,23 +39,6 @@ def channel_slabs(image: ImageSource, spans: Spans, region: Region) -> Iterator[
         yield slab, result
 
 
-def resample_channels_region(image: ImageSource, spans: Spans, region: Region) -> np.ndarray:
-    """Returns a resampled region of an image, and reads only the needed voxels; see `channel_slabs`.
-
-    Args:
-      image: the image.
-      spans: the voxels of the whole grid along x, y, z, in image coordinates.
-      region: a region of the grid.
-
-    Returns:
-      float32 `[x, y, z, channels]` with the shape of the region.
-    """
-    result = np.empty((*region_shape(region), len(image.channels)), np.float32)
-    for slab, values in channel_slabs(image, spans, region):
-        result[moved(slab, region)] = values
-    return result
-
-
 def _in_order(
     source: VoxelSource, beyond: int, spans: Spans, region: Region, order: PlaneOrder
 ) -> Iterator[tuple[Region, np.ndarray]]:
@@ -65,6 +48,8 @@ def _in_order(
         yield from linear_slabs(source.read, shape, spans, region, beyond, order)
         return
     # A compressed file in another axis order would be decompressed from its start for each slab.
-    whole = resample_linear_region(source.read, shape, spans, region, beyond, source.order)
+    whole = working_array(region_shape(region), np.float32)
+    for slab, values in linear_slabs(source.read, shape, spans, region, beyond, source.order):
+        whole[moved(slab, region)] = values
     for slab in slab_regions(shape, spans, region, order):
         yield slab, whole[moved(slab, region)]

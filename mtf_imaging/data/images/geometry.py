@@ -5,7 +5,7 @@ nibabel). The conversion only swaps and flips axes. It does not interpolate, so 
 """
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 import nibabel
@@ -114,6 +114,12 @@ class Geometry:
         for at, length, (axis, direction) in zip(stored, self.stored_shape, self._orientation(), strict=True):
             region[int(axis)] = at if direction > 0 else slice(length - at.stop, length - at.start)
         return tuple(region)
+
+    def cropped(self, region: Region) -> Self:
+        """Returns the geometry of a region along x, y, z, without its place in the patient."""
+        header = self.header.copy()
+        header.set_data_shape([at.stop - at.start for at in self.stored_region(region)])
+        return replace(self, header=header)
 
     @property
     def plane_order(self) -> PlaneOrder:

@@ -1,6 +1,6 @@
 """Resamples images that are normalized first, as in nnU-Net."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -9,12 +9,13 @@ from mtf_imaging.data.intensities.scaling import Scaling
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.interpolation import nearest
 from mtf_imaging.data.sampling.label_region import covered_region
-from mtf_imaging.data.sampling.regions import region_shape
-from mtf_imaging.data.sampling.resample import resample_linear_region
+from mtf_imaging.data.sampling.regions import moved, region_shape
 from mtf_imaging.data.sampling.sampling import NEAREST, Spans
+from mtf_imaging.data.sampling.slabs import linear_slabs
+from mtf_imaging.files.blocks import Voxels, working_array
 
 
-def normalized_region(image: ImageSource, spans: Spans, region: Region, scalings: Sequence[Scaling]) -> np.ndarray:
+def normalized_region(image: ImageSource, spans: Spans, region: Region, scalings: Sequence[Scaling]) -> Voxels:
     """Returns a region of the input of a network, whose image is normalized before it is resampled.
 
     As in scikit-image's `resize`, which nnU-Net calls, splines do not exceed the range of the image, or of the slice
@@ -29,23 +30,23 @@ def normalized_region(image: ImageSource, spans: Spans, region: Region, scalings
     Returns:
       float32 `[x, y, z, channels]` with the shape of the region.
     """
-    result = np.empty((*region_shape(region), len(image.channels)), np.float32)
+    result = working_array((*region_shape(region), len(image.channels)), np.float32)
     shape = image.geometry.shape
-    inside = covered_region(shape, spans, region)
     for number, (source, scaling) in enumerate(zip(image.channels, scalings, strict=True)):
-        bounds = _bounds(source, scaling, spans, region)
+        bounds_of = _bounds(source, scaling, spans)
 
         def read(at: Region, source: VoxelSource = source, scaling: Scaling = scaling) -> np.ndarray:
             return scaling.apply(source.read(at))
 
-        values = resample_linear_region(read, shape, spans, region, 0.0, source.order)
-        values[inside] = np.clip(values, *bounds)[inside]
-        result[..., number] = values
+        for slab, values in linear_slabs(read, shape, spans, region, 0.0, source.order):
+            inside = covered_region(shape, spans, slab)
+            values[inside] = np.clip(values, *bounds_of(slab))[inside]
+            result[(*moved(slab, region), slice(number, number + 1))] = values[..., np.newaxis]
     return result
 
 
-def _bounds(source: VoxelSource, scaling: Scaling, spans: Spans, region: Region) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the least and the greatest value of a normalized channel, for each voxel of a region or for all."""
+def _bounds(source: VoxelSource, scaling: Scaling, spans: Spans) -> Callable[[Region], tuple[np.ndarray, np.ndarray]]:
+    """Returns a function of a region: the least and the greatest value of a normalized channel, for its voxels."""
     apart = next((axis for axis, span in enumerate(spans) if span.kernel == NEAREST), None)
     axis = source.order.axis if apart is None else apart
     n = source.geometry.shape[axis]
@@ -55,7 +56,11 @@ def _bounds(source: VoxelSource, scaling: Scaling, spans: Spans, region: Region)
         normal, planes = scaling.apply(values), at[axis]
         low[planes] = np.minimum(low[planes], normal.min(others))
         high[planes] = np.maximum(high[planes], normal.max(others))
-    if apart is None:
-        return low.min(), high.max()
-    planes = nearest(n, spans[axis])[region[axis]]
-    return tuple(np.expand_dims(each[planes], others) for each in (low, high))
+
+    def of_region(region: Region) -> tuple[np.ndarray, np.ndarray]:
+        if apart is None:
+            return low.min(), high.max()
+        planes = nearest(n, spans[axis])[region[axis]]
+        return np.expand_dims(low[planes], others), np.expand_dims(high[planes], others)
+
+    return of_region

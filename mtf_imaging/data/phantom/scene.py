@@ -9,8 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import ndimage
 
-from mtf_imaging.data.sampling.resample import resample_linear
+from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import whole_field
+from mtf_imaging.data.sampling.slabs import linear_slabs
 
 
 @dataclass
@@ -80,7 +81,11 @@ def smooth_field(rng: np.random.Generator, shape: tuple[int, int, int], knots: i
     # Cubic interpolation to four times the knots, then linear interpolation: it looks as smooth as cubic
     # interpolation alone, and is ten times as fast.
     field = ndimage.zoom(field, 4, order=3, mode="nearest", grid_mode=True)
-    return resample_linear(field, whole_field(field.shape, shape))
+    result = np.empty(shape, np.float32)
+    spans = whole_field(field.shape, shape)
+    for slab, values in linear_slabs(field.__getitem__, field.shape, spans, whole_region(shape)):
+        result[slab] = values
+    return result
 
 
 def column(values) -> np.ndarray:

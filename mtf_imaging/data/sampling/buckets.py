@@ -38,6 +38,7 @@ class Samplings:
 
     grids: tuple[Grid, ...]
     spacing: Spacing
+    follows_nnunet = False  # see `OwnSize`
 
     def __str__(self) -> str:
         """Formats the grids for messages.

@@ -88,19 +88,3 @@ def multiply(matrix: scipy.sparse.csr_array, data: np.ndarray, axis: int) -> np.
     moved = np.moveaxis(data, axis, 0)
     flat = np.ascontiguousarray(moved, np.float32).reshape(moved.shape[0], -1)
     return np.moveaxis((matrix @ flat).reshape(-1, *moved.shape[1:]), 0, axis)
-
-
-def interpolate(data: np.ndarray, axis: int, span: Span) -> np.ndarray:
-    """Resamples one axis of `data` to the voxels of a span; returns float32, `data` itself if nothing changes."""
-    n = data.shape[axis]
-    if is_same(span, n):
-        return data.astype(np.float32, copy=False)
-    return multiply(weights(n, span), data, axis)
-
-
-def fill_beyond(result: np.ndarray, spans: Spans, shape: tuple[int, ...], value: float) -> None:
-    """Sets the voxels of `result` that do not overlap a volume of `shape` to `value`."""
-    for axis, span in enumerate(spans):
-        inside, along = span.inside(shape[axis]), np.moveaxis(result, axis, 0)
-        along[: inside.start] = value
-        along[inside.stop :] = value

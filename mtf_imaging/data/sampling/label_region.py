@@ -8,7 +8,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
 from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
-from mtf_imaging.data.sampling.sampling import Spans
+from mtf_imaging.data.sampling.sampling import Span, Spans
 
 _SLAB_BYTES = 32 << 20  # bytes of float32 probabilities; a few slabs exist at the same time
 
@@ -50,6 +50,16 @@ def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
     return tuple(needed)
 
 
+def needed_ends(n: int, span: Span) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the start and the stop of the voxels of an axis of `n` voxels that each voxel of a span needs.
+
+    Both never decrease.
+    """
+    rows = weights(n, span)
+    first, last = (each.reduceat(rows.indices, rows.indptr[:-1]) for each in (np.minimum, np.maximum))
+    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last) + 1
+
+
 def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Iterator[Region]:
     """Yields slabs of a volume's region along z, so thin that their probabilities need little memory.
 
@@ -66,9 +76,17 @@ def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Itera
 
 
 def labels_of_region(
-    probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
+    probabilities: np.ndarray,
+    grid: Grid,
+    spans: Spans,
+    region: Region,
+    description: Description = LITS,
+    factors: np.ndarray | None = None,
 ) -> np.ndarray:
-    """Returns one region of the `resample_to_labels` result, bit for bit.
+    """Returns the labels of one region of a volume.
+
+    Probabilities are interpolated before labels are chosen. This gives smooth boundaries; resampled labels would show
+    steps of one grid voxel. The labels do not depend on the region.
 
     Args:
       probabilities: `[x, y, z, classes]` of the voxels `needed_region(grid, spans, region)`, any float type.
@@ -76,6 +94,7 @@ def labels_of_region(
       spans: the voxels of the whole volume along x, y, z, in grid coordinates.
       region: the region of the volume.
       description: the labels or regions that the probabilities represent.
+      factors: factors of the probabilities before labels are chosen, `[classes]`; None for none.
 
     Returns:
       uint8 `[x, y, z]` with the shape of the region: the labels, 0 beyond the grid.
@@ -84,7 +103,10 @@ def labels_of_region(
     if not labels.size:
         return labels
     inside = covered_region(grid, spans, region)
-    labels[inside] = description.to_labels(resampled_region(probabilities, grid, spans, region))[inside]
+    values = resampled_region(probabilities, grid, spans, region)[inside]
+    if factors is not None:
+        values, description = description.probabilities(values) * factors, description.of_probabilities
+    labels[inside] = description.to_labels(values)
     return labels
 
 

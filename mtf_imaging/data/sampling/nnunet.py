@@ -8,7 +8,13 @@ from mtf_imaging.data.sampling.sampling import LINE, NEAREST, SPLINE, Sampling, 
 _ANISOTROPIC = 3.0  # the ratio of voxel sizes above which nnU-Net does not interpolate between slices
 
 
-def sampling(shape: Grid, spacing: Spacing, target: Spacing, fill_up: Callable[[Grid], Grid]) -> Sampling:
+def sampling(
+    shape: Grid,
+    spacing: Spacing,
+    target: Spacing,
+    fill_up: Callable[[Grid], Grid],
+    reversed_axes: tuple[int, ...] = (),
+) -> Sampling:
     """Returns the grid of a volume in nnU-Net.
 
     The number of voxels along each axis is rounded, and they cover the field of view exactly. So their size differs a
@@ -23,12 +29,13 @@ kernels=(('spline', 'line'), ('spline', 'line'), ('nearest', 'nearest')))
       spacing: voxel size of the volume in mm.
       target: voxel size of the network's input in mm.
       fill_up: maps the voxels of the volume to the sizes of the grid; the rest is 0 on both sides.
+      reversed_axes: the axes that the network sees in the opposite direction.
     """
     voxels = [max(1, round(own / mm * n)) for own, mm, n in zip(spacing, target, shape, strict=True)]
     exact = tuple(own * n / new for own, n, new in zip(spacing, shape, voxels, strict=True))
     into, back = _axis_apart(spacing, target), _axis_apart(target, spacing)
     kernels = [(NEAREST if a == into else SPLINE, NEAREST if a == back else LINE) for a in range(3)]
-    return Sampling(fill_up(tuple(voxels)), exact, tuple(kernels))
+    return Sampling(fill_up(tuple(voxels)), exact, tuple(kernels), reversed_axes)
 
 
 def _axis_apart(first: Spacing, second: Spacing) -> int | None:

@@ -7,24 +7,25 @@ from mtf_imaging.data.sampling import nnunet
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, Spans, format_spacing, voxels_to_cover
 
-LINEAR, NNUNET = RESAMPLINGS = "linear", "nnunet"
-
 
 @dataclasses.dataclass(frozen=True)
 class OwnSize:
     """The smallest grid that covers a volume, for networks that compute images of any size.
 
     Attributes:
-      spacing: voxel size in mm along x, y, z, or None for the voxels of the volume.
+      spacing: voxel size in mm along x, y, z; 0 along an axis, or None, for the voxels of the volume.
       multiple: all sizes are multiples of this number.
       least: the smallest size along x, y, z.
-      resampling: "linear", or "nnunet" for the sizes and the interpolation of nnU-Net; see `nnunet.sampling`.
+      follows_nnunet: whether volumes are cropped to their nonzero voxels, normalized, and then resampled with the sizes
+        and the interpolation of nnU-Net; see `nnunet.sampling`.
+      reversed_axes: the axes that the network sees in the opposite direction, for nnU-Net.
     """
 
     spacing: Spacing | None = None
     multiple: int = BOX_MULTIPLE
     least: tuple[int, ...] = (1, 1, 1)
-    resampling: str = LINEAR
+    follows_nnunet: bool = False
+    reversed_axes: tuple[int, ...] = ()
 
     grids = ()  # they are not known before the volumes
 
@@ -46,9 +47,9 @@ class OwnSize:
           shape: size of the volume in voxels along x, y, z.
           spacing: voxel size of the volume in mm.
         """
-        own = self.spacing or spacing
-        if self.resampling == NNUNET:
-            return nnunet.sampling(shape, spacing, own, self._grid)
+        own = tuple(mm or mine for mm, mine in zip(self.spacing or spacing, spacing, strict=True))
+        if self.follows_nnunet:
+            return nnunet.sampling(shape, spacing, own, self._grid, self.reversed_axes)
         return Sampling(self._grid(voxels_to_cover(shape, spacing, own)), own)
 
     def _grid(self, needed: Grid) -> Grid:

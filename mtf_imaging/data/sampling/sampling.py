@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, format_grid, parse_grid
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, format_grid, parse_grid, whole_region
 from mtf_imaging.errors import DataError
 
 Spacing = tuple[float, float, float]
@@ -83,11 +83,14 @@ class Sampling:
       grid: number of voxels along x, y, z.
       spacing: voxel size in mm along x, y, z, or None for the whole field of view.
       kernels: `Span.kernel` and `Span.back` along x, y, z; only with a spacing.
+      reversed_axes: axes along which an odd voxel of padding comes before the volume instead of after it.
     """
 
     grid: Grid
     spacing: Spacing | None = None
     kernels: tuple[tuple[str, str], ...] = ((AVERAGE, AVERAGE),) * 3
+    reversed_axes: tuple[int, ...] = field(default=(), repr=False)
+    follows_nnunet = False  # see `OwnSize`
 
     def __str__(self) -> str:
         """Formats the sampling for messages.
@@ -127,10 +130,11 @@ class Sampling:
         if self.spacing is None:
             return whole_field(shape, self.grid)
         spans = []
-        for n, own, g, mm, kernels in zip(shape, spacing, self.grid, self.spacing, self.kernels, strict=True):
+        for axis, (n, own, g, mm) in enumerate(zip(shape, spacing, self.grid, self.spacing, strict=True)):
             step = mm / own
-            before = math.floor((g - n / step) / 2 + SLIVER)  # voxels of padding, or of cropping if negative
-            spans.append(Span(-before * step, g * step, g, *kernels))
+            half = (g - n / step) / 2  # voxels of padding, or of cropping if negative
+            before = math.ceil(half - SLIVER) if axis in self.reversed_axes else math.floor(half + SLIVER)
+            spans.append(Span(-before * step, g * step, g, *self.kernels[axis]))
         return tuple(spans)
 
 
@@ -139,22 +143,27 @@ def whole_field(shape: Grid, grid: Grid) -> Spans:
     return tuple(Span(0.0, n, g) for n, g in zip(shape, grid, strict=True))
 
 
-def way_back(spans: Spans, shape: Grid) -> tuple[tuple[slice, slice, slice], Spans]:
+def way_back(spans: Spans, shape: Grid, crop: Region | None = None) -> tuple[Region, Spans]:
     """Returns the spans that resample a prediction from the grid to its volume.
 
     Only the region of the grid that overlaps the volume is used, so predictions in the surrounding air do not affect
     the outermost voxels.
 
     Args:
-      spans: the voxels of the grid, in volume coordinates.
+      spans: the voxels of the grid, in coordinates of the volume or of its crop.
       shape: size of the volume in voxels along x, y, z.
+      crop: the region of the volume that was resampled; None for the whole volume.
 
     Returns:
-      The region of the grid that overlaps the volume, and the voxels of the volume in coordinates of that region.
+      The region of the grid that overlaps the volume or its crop, and the voxels of the volume in coordinates of that
+      region.
     """
-    part = tuple(span.inside(n) for span, n in zip(spans, shape, strict=True))
-    back = (span.part(voxels).inverse(n) for span, voxels, n in zip(spans, part, shape, strict=True))
-    return part, tuple(back)
+    part, back = [], []
+    for span, n, at in zip(spans, shape, crop or whole_region(shape), strict=True):
+        own = at.stop - at.start
+        part.append(span.inside(own))
+        back.append(span.part(part[-1]).inverse(own).part(slice(-at.start, n - at.start)))
+    return tuple(part), tuple(back)
 
 
 def smallest_box(volumes: Iterable[tuple[Grid, Spacing]], spacing: Spacing, multiple: int = BOX_MULTIPLE) -> Grid:
@@ -183,7 +192,7 @@ def voxels_to_cover(shape: Grid, own: Spacing, spacing: Spacing) -> Grid:
     return tuple(math.ceil(n * mine / mm - SLIVER) for n, mine, mm in zip(shape, own, spacing, strict=True))
 
 
-def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | None:
+def parse_spacing(spacing: str | float | Iterable[float] | None, may_keep: bool = False) -> Spacing | None:
     """Parses a spacing.
 
     >>> parse_spacing("1.5,1.5,2")
@@ -193,6 +202,7 @@ def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | No
 
     Args:
       spacing: voxel size in mm along x, y and z, or one number for all three; "" or None for no spacing.
+      may_keep: whether a size may be 0, for the voxels of the volume.
 
     Raises:
       DataError: the spacing is not one or three positive numbers.
@@ -205,7 +215,7 @@ def parse_spacing(spacing: str | float | Iterable[float] | None) -> Spacing | No
     except ValueError:
         mm = []
     mm = mm * 3 if len(mm) == 1 else mm
-    if len(mm) != len(AXIS_NAMES) or not all(math.isfinite(size) and size > 0 for size in mm):
+    if len(mm) != len(AXIS_NAMES) or not all(math.isfinite(size) and (size or may_keep) and size >= 0 for size in mm):
         raise DataError(
             f"spacing '{spacing}': needs a positive size in mm along x, y and z. Fix: give, for example, '1.5,1.5,2'."
         )

@@ -1,7 +1,16 @@
 """Resamples a region of a grid slab by slab, from a source that reads regions of the volume.
 
-Each slab equals the result of `resample_linear` or `resample_nearest`, bit for bit, because each line of voxels is
-summed separately and in the same order.
+Coordinates follow the half-pixel convention (`half_pixel_centers=True` in TensorFlow). A volume of n voxels along an
+axis covers [0, n). Voxel i covers [i, i + 1), and its center is i + 0.5. A `Span` of g voxels over the same field of
+view has the centers (j + 0.5) n / g.
+
+Linear resampling multiplies by one sparse matrix per axis, and the axis that shrinks most comes first. If an axis
+shrinks, the kernel of linear interpolation is widened to the size of a result voxel, as in
+`tf.image.resize(..., antialias=True)`. Plain interpolation from 512 to 64 would read 2 of 8 voxels, keep all of the
+noise and miss small lesions. Voxels that overlap the volume are interpolated, with the outermost voxel of the volume
+repeated at the border. Voxels beyond the volume get a constant value.
+
+The values do not depend on the slabs, because each line of voxels is summed separately and in the same order.
 """
 
 import math
@@ -57,7 +66,7 @@ def linear_slabs(
     beyond: float = 0.0,
     order: PlaneOrder = ALONG_Z,
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """Resamples a region of a grid linearly, slab by slab; see `resample_linear`.
+    """Resamples a region of a grid linearly, slab by slab.
 
     Args:
       read: a function that returns a region of the volume `[x, y, z]`, any numeric type. Each plane is requested once,
@@ -93,7 +102,7 @@ def nearest_slabs(
     beyond: int = 0,
     order: PlaneOrder = ALONG_Z,
 ) -> Iterator[tuple[Region, np.ndarray]]:
-    """Resamples labels to the nearest neighbor, slab by slab; see `resample_nearest`.
+    """Resamples labels to the nearest neighbor, slab by slab: each voxel gets the label at its center.
 
     Args:
       read: a function that returns a region of the labels, uint8 `[x, y, z]`; see `linear_slabs`.

@@ -15,6 +15,7 @@ from mtf_imaging.engine.layout.regions import Region
 from mtf_imaging.engine.meshes import runtime
 from mtf_imaging.engine.meshes.moving import move
 from mtf_imaging.errors import ClusterError, MtfImagingError, reason
+from mtf_imaging.files.blocks import Readable
 
 _Result = TypeVar("_Result")
 
@@ -83,7 +84,7 @@ class Group:
         return np.array([numbers], np.int32) if self._joined is None else self._joined.gather_numbers(numbers)
 
     def move(
-        self, array: np.ndarray, have: Sequence[Region], want: Sequence[Region], order: Literal["C", "F"] = "C"
+        self, array: Readable, have: Sequence[Region], want: Sequence[Region], order: Literal["C", "F"] = "C"
     ) -> np.ndarray:
         """Returns the region of an array that this process needs, and sends the others their regions; see `move`."""
         if self._joined is None:

@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, intersection, region_shape, relative_to
+from mtf_imaging.files.blocks import Readable
 
 _MESSAGE_BYTES = 16 << 20  # bytes of one message between two processes, unless one plane is larger
 _WORD = 4  # bytes; rows consist of int32
@@ -18,7 +19,7 @@ Swap = Callable[[Sequence[tuple[int, int]], Mapping[int, np.ndarray], int], dict
 
 
 def move(
-    array: np.ndarray,
+    array: Readable,
     have: Sequence[Region],
     want: Sequence[Region],
     order: Literal["C", "F"] = "C",

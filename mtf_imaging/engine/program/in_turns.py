@@ -3,7 +3,6 @@
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,10 +12,9 @@ import tensorflow as tf
 from mtf_imaging.engine.meshes.devices import default_devices
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.program.variables import Variables
-from mtf_imaging.engine.turns.schedule import Schedule
+from mtf_imaging.engine.turns.schedule import Consume, Schedule
 from mtf_imaging.errors import ConfigError
-
-_ON_DISK = ("/var/tmp",)
+from mtf_imaging.files.scratch import scratch_folder
 
 
 class Lowered(NamedTuple):
@@ -87,11 +85,22 @@ class InTurns:
         specs = [tf.TensorSpec(value.shape, value.dtype) for *_, value in assignments]
         return tf.function(commit, autograph=False).get_concrete_function(*specs)
 
+    @property
+    def streams(self) -> bool:
+        """Whether `stream` can pass on the only result."""
+        return self._commit is None and self.schedule.streamed is not None
+
+    def stream(self, inputs: Mapping[str, tf.Tensor], consume: Consume) -> None:
+        """Passes on the rows of the result while they are computed; see `Schedule`."""
+        self.schedule(self._known(dict(inputs)), consume)
+
+    def _known(self, values: object) -> dict[str, tf.Tensor]:
+        flat = [x for x in tf.nest.flatten(values) if x is not None]
+        known = dict(zip(self._arguments, flat, strict=True))
+        return known | {name: tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for name, x, dtype in self._reads}
+
     def __call__(self, inputs: Mapping[str, tf.Tensor], part: tf.Tensor | None, turn: tf.Tensor | None) -> Any:
-        values = [x for x in tf.nest.flatten([dict(inputs), part, turn]) if x is not None]
-        known = dict(zip(self._arguments, values, strict=True))
-        known |= {name: tf.raw_ops.ReadVariableOp(resource=x, dtype=dtype) for name, x, dtype in self._reads}
-        outputs = self.schedule(known)
+        outputs = self.schedule(self._known([dict(inputs), part, turn]))
         if self._commit is not None:
             self._commit(*outputs[self._number :])
         return tf.nest.pack_sequence_as(self._results, outputs[: self._number])
@@ -124,11 +133,7 @@ def free_space(folder: str | None) -> int:
 
 
 def _default_folder() -> str | None:
-    """Returns None, the memory of the host, if there is a GPU, and a folder of temporary files if there is none.
-
-    /tmp is often in memory; /var/tmp then has more space.
-    """
+    """Returns None, the memory of the host, if there is a GPU, and a folder of temporary files if there is none."""
     if any("GPU" in device.upper() for device in default_devices()):
         return None
-    folders = [tempfile.gettempdir(), *([] if "TMPDIR" in os.environ else filter(os.path.isdir, _ON_DISK))]
-    return max(folders, key=lambda folder: shutil.disk_usage(folder).free)
+    return scratch_folder()

@@ -15,7 +15,7 @@ from mtf_imaging.engine.meshes.random.state import Part, RandomState
 from mtf_imaging.engine.meshes.turn_mesh import TurnMesh
 from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
-from mtf_imaging.engine.program.in_turns import InTurns, Lowered, check_folder
+from mtf_imaging.engine.program.in_turns import Consume, InTurns, Lowered, check_folder
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
 from mtf_imaging.engine.program.layout_changes import LayoutChange, layout_changes
 from mtf_imaging.engine.program.variables import Variables
@@ -239,6 +239,22 @@ class Program(tf.Module):
         """
         return self._call(index, slices)
 
+    @property
+    def streams(self) -> bool:
+        """Whether turns compute the result row by row along its second dimension; see `stream_slices`."""
+        return isinstance(self.function, InTurns) and self.function.streams and self._part_of is None
+
+    def stream_slices(self, consume: Consume, /, **slices: object) -> None:
+        """Runs the program as `call_slices` does, but keeps no result.
+
+        Args:
+          consume: is called with the range along the second dimension and the values of the next rows, in order. The
+            values change after the call.
+          **slices: the same as in `call_slices`, whose errors are raised, too.
+        """
+        assert self.streams
+        self._call(None, slices, consume)
+
     def region(self, name: str) -> tuple[slice, ...]:
         """Returns the region of an input that this process passes to `call_slices`: a Python slice per dimension.
 
@@ -303,7 +319,7 @@ class Program(tf.Module):
                 + ", ".join([f"'{k}' is unknown" for k in unknown] + [f"'{k}' is missing" for k in missing])
             )
 
-    def _call(self, index: int | None, slices: Mapping[str, Any]) -> Any:
+    def _call(self, index: int | None, slices: Mapping[str, Any], consume: Consume | None = None) -> Any:
         self._check_names(slices)
         if (index is None) != (self._part_of is None):
             raise ShapeError(
@@ -322,6 +338,8 @@ class Program(tf.Module):
                 inputs[key] = self._boxes.fill(tensor, spec.shape)
             with label_faults_explained(), self._masters.lock, mesh.transport.watched():
                 self._calls += 1
+                if consume is not None and isinstance(self.function, InTurns):
+                    return self.function.stream(inputs, consume)
                 return tf.nest.map_structure(
                     self._boxes.clip, self.function(inputs, part, self._turn(self._calls)), self._outputs
                 )

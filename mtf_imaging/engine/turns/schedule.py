@@ -13,6 +13,8 @@ from mtf_imaging.engine.turns import stages
 from mtf_imaging.engine.turns.costs import TurnCosts, turn_costs
 from mtf_imaging.engine.turns.store import Store, Value, as_tensor
 
+Consume = Callable[[slice, np.ndarray], None]  # see `Schedule.__call__`
+_ROWS = 1  # the dimension after `batch`
 _COMBINE: dict[str, Callable[[tf.Tensor, tf.Tensor], tf.Tensor]] = {
     "SUM": tf.add,
     "MAX": tf.maximum,
@@ -25,6 +27,18 @@ class _Collected(NamedTuple):
 
     name: str
     mark: Mark
+
+
+class _Streamed(NamedTuple):
+    """A result of turns that need not be kept: every turn computes the next rows of it.
+
+    Attributes:
+      name: the name of the placeholder of the joined rows.
+      num_rows: number of rows; the last turn may compute more.
+    """
+
+    name: str
+    num_rows: int
 
 
 class Schedule:
@@ -42,6 +56,7 @@ class Schedule:
       num_nodes: number of operations in all stages, each counted once.
       stages: the stages, in order.
       store: the stored values.
+      streamed: the only result, if its rows can be passed on while they are computed; otherwise None.
     """
 
     def __init__(
@@ -79,6 +94,8 @@ class Schedule:
         }
         self.store = Store(values, turns.number, folder)
         fed = {x.name: stage.number for stage in self.stages for x in stage.feeds}
+        self.streamed = self._streamed()
+        self._consume: Consume | None = None
         self._ends: dict[int, list[str]] = collections.defaultdict(list)
         for name, number in fed.items():
             if name not in self._results:
@@ -96,27 +113,47 @@ class Schedule:
                     last[x.name] = stage.number
         return last
 
+    def _streamed(self) -> _Streamed | None:
+        if len(self._results) != 1 or len(self._turns.axes) != 1:
+            return None
+        result = x = self._turns.graph.get_tensor_by_name(self._results[0])
+        while x.op.type == "Identity" or (x.op.type == "Slice" and not np.any(tf.get_static_value(x.op.inputs[1]))):
+            x = x.op.inputs[0]  # what cuts off the rows beyond an uneven split
+        mark = self._marks.get(x.name)
+        if not isinstance(mark, Joined) or mark.dim != _ROWS or x.shape[2:] != result.shape[2:]:
+            return None
+        in_order = [*mark.places] == [*range(self._turns.number)]
+        return _Streamed(x.name, result.shape[_ROWS]) if in_order else None
+
     @property
     def costs(self) -> TurnCosts:
         """What the turns keep and move."""
         return turn_costs(self._turns, self.stages, self.store, self._known, self._results)
 
-    def __call__(self, known: Mapping[str, tf.Tensor]) -> list[tf.Tensor]:
+    def __call__(self, known: Mapping[str, tf.Tensor], consume: Consume | None = None) -> list[tf.Tensor]:
         """Computes the results.
 
         Args:
           known: {name: value} of the tensors that the program gets.
+          consume: is called with the range and the values of the next rows of the result, `[batch, rows, ...]`; nothing
+            is returned then. The result must be `streamed`.
         """
         self.store.open()
+        self._consume = consume
         try:
             return self._run(dict(known))
         except BaseException:
             self.store.forget()
             raise
+        finally:
+            self._consume = None
 
     def _run(self, values: dict[str, tf.Tensor | list[tf.Tensor]]) -> list[tf.Tensor]:
         with tf.device(self._device):
             for stage, function in zip(self.stages, self._functions, strict=True):
+                if self._consume is not None and stage is self.stages[-1]:
+                    return []  # it only returns the joined rows
+
                 if stage.in_turns:
                     self._run_turns(stage, function, values)
                 else:
@@ -151,6 +188,8 @@ class Schedule:
         self._keep(stage, self._turns.number - 1, outputs, collected)
         self.store.settle(self._turns.number - 1)
         for name, parts in collected.items():
+            if self._consume is not None and self.streamed is not None and name == self.streamed.name:
+                continue
             done = [as_tensor(part) if isinstance(part, np.ndarray) else part for part in parts]
             values[name] = done if self._axes[name] else done[0]
 
@@ -166,6 +205,12 @@ class Schedule:
             if x.name in self._last and stage.number < self._last[x.name]:
                 self.store.put(x.name, turn, y)
             for own in self._collected[x.name]:
+                if self._consume is not None and self.streamed is not None and own.name == self.streamed.name:
+                    first_row = turn * y.shape[_ROWS]
+                    rows = slice(first_row, min(first_row + y.shape[_ROWS], self.streamed.num_rows))
+                    if rows.start < rows.stop:
+                        self._consume(rows, np.asarray(y)[:, : rows.stop - rows.start])
+                    continue
                 first = isinstance(own.mark, First) and turn == 0
                 self._collect(collected[own.name], own.mark, turn, self.store.own(y) if first else y)
 

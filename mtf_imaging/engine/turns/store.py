@@ -7,11 +7,8 @@ the tensor lies in the pages of the file.
 
 import concurrent.futures
 import contextlib
-import errno
 import mmap
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -19,10 +16,10 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.devices import host_device
-from mtf_imaging.errors import ConfigError, OutOfMemoryError, reason
+from mtf_imaging.errors import OutOfMemoryError, reason
+from mtf_imaging.files.scratch import aligned_array, file_array, reserve
 
 IN_MEMORY = 2**20  # bytes in all turns, up to which a value stays in memory
-_ALIGNMENT = 64  # of TensorFlow's tensors, in bytes
 _PAGE = mmap.ALLOCATIONGRANULARITY
 _THREADS = 2
 
@@ -112,11 +109,8 @@ class Store:
         """
         if self._file is not None or not self.size or self._folder is None:
             return
-        self._file = self._reserve(
-            self.size,
-            "the turns of this program store",
-            "choose an offload_dir with more space, or recompute activations",
-        )
+        need, fix = "the turns of this program store", ", or recompute activations"
+        self._file = reserve(self.size, self._folder, need, "offload_dir", fix)
 
     def empty(self, shape: Sequence[int], dtype: tf.DType) -> np.ndarray:
         """Returns an array that `as_tensor` does not copy; a large one lies in a file of its own.
@@ -126,50 +120,8 @@ class Store:
         """
         size = int(np.prod(shape, dtype=np.int64)) * dtype.size
         if not is_large(size) or self._folder is None:
-            raw = np.empty(size + _ALIGNMENT, np.uint8)
-            begin = -raw.ctypes.data % _ALIGNMENT
-            return raw[begin : begin + size].view(dtype.as_numpy_dtype).reshape(shape)
-        handle = self._reserve(size, "a result of this program needs", "choose an offload_dir with more space")
-        try:
-            return np.frombuffer(mmap.mmap(handle, size), dtype.as_numpy_dtype).reshape(shape)
-        finally:
-            os.close(handle)
-
-    def _reserve(self, size: int, need: str, fix: str) -> int:
-        """Creates a file without a name and reserves its space, so that a disk that fills later cannot end a step.
-
-        Args:
-          size: bytes of the file.
-          need, fix: words of the error message.
-
-        Returns:
-          The file descriptor.
-        """
-        assert self._folder is not None
-        free = shutil.disk_usage(self._folder).free if os.path.isdir(self._folder) else 0
-        try:
-            handle, path = tempfile.mkstemp(prefix="mtf_imaging_", dir=self._folder)  # readable by this user alone
-            os.unlink(path)
-        except OSError as error:
-            raise ConfigError(
-                f"offload_dir '{self._folder}' cannot be written: {reason(error)}. Fix: choose another folder.",
-                ["offload_dir"],
-            ) from None
-        enough = free >= size
-        try:
-            if enough:
-                os.ftruncate(handle, size)
-                if hasattr(os, "posix_fallocate"):
-                    os.posix_fallocate(handle, 0, size)
-        except OSError as error:  # not every file system can
-            enough = error.errno != errno.ENOSPC
-        if not enough:
-            os.close(handle)
-            raise OutOfMemoryError(
-                f"{need} {size:,} bytes, but offload_dir '{self._folder}' has only {free:,} bytes free. Fix: {fix}.",
-                ["offload_dir"],
-            )
-        return handle
+            return aligned_array(shape, dtype.as_numpy_dtype)
+        return file_array(shape, dtype.as_numpy_dtype, self._folder, "offload_dir")
 
     def close(self) -> None:
         """Waits for the threads and drops all values."""

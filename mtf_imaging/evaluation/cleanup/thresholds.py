@@ -59,9 +59,9 @@ class OpenVoxels(NamedTuple):
         weights = factors(rules, description)
         if weights is None:
             return labels
-        own = self.probabilities.astype(np.float32)
-        after = description.to_labels(own * weights)
-        return np.where(after == description.to_labels(own), labels, after)
+        own, to_labels = self.probabilities.astype(np.float32), description.of_probabilities.to_labels
+        after = to_labels(own * weights)
+        return np.where(after == to_labels(own), labels, after)
 
     def save(self, path: Path) -> None:
         """Writes the file of a case."""

@@ -5,15 +5,14 @@ each file once into compressed chunks, and then reads the chunks several times, 
 """
 
 import contextlib
-import itertools
 import zlib
-from collections.abc import Iterator
 
 import numpy as np
 
 from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.volume_scores.voxels import Region
+from mtf_imaging.files.blocks import bounds, overlaps
 from mtf_imaging.files.reading import memory_named
 
 _CHUNK = 32  # voxels along each axis
@@ -33,7 +32,10 @@ class CompactLabels:
 
     Attributes:
       shape: the number of voxels along each axis.
+      dtype: uint8.
     """
+
+    dtype = np.dtype(np.uint8)
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
@@ -41,11 +43,11 @@ class CompactLabels:
 
     def __setitem__(self, region: Region, labels: np.ndarray, /) -> None:
         """Writes a region; partially covered chunks keep their other voxels."""
-        region = self._bounds(region)
+        region = bounds(region, self.shape)
         labels = np.broadcast_to(np.asarray(labels, np.uint8), [at.stop - at.start for at in region])
         if not labels.size:
             return
-        for index, of_chunk, of_region in _overlaps(region):
+        for index, of_chunk, of_region in overlaps(region, [_CHUNK] * len(region)):
             chunk = labels[of_region]
             if chunk.shape != self._chunk_shape(index):
                 whole = self._chunk(index).copy()
@@ -59,9 +61,9 @@ class CompactLabels:
 
     def __getitem__(self, region: Region, /) -> np.ndarray:
         """Returns the labels of a region, a new uint8 array."""
-        region = self._bounds(region)
+        region = bounds(region, self.shape)
         labels = np.zeros([at.stop - at.start for at in region], np.uint8)
-        for index, of_chunk, of_region in _overlaps(region):
+        for index, of_chunk, of_region in overlaps(region, [_CHUNK] * len(region)):
             if index in self._chunks:
                 labels[of_region] = self._chunk(index)[of_chunk]
         return labels
@@ -71,10 +73,6 @@ class CompactLabels:
         other = CompactLabels(self.shape)
         other._chunks = self._chunks.copy()
         return other
-
-    def _bounds(self, region: Region) -> Region:
-        """Returns the region with the start and the stop of each slice."""
-        return tuple(slice(*at.indices(length)[:2]) for at, length in zip(region, self.shape, strict=True))
 
     def _chunk_shape(self, index: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(min(_CHUNK, length - _CHUNK * i) for i, length in zip(index, self.shape, strict=True))
@@ -98,16 +96,3 @@ def read_compact(source: VoxelSource) -> CompactLabels:
             labels[region] = source.read(region)
         source.check()
     return labels
-
-
-def _overlaps(region: Region) -> Iterator[tuple[tuple[int, ...], Region, Region]]:
-    """Yields (chunk index, its voxels in the region, their place in the region) for the chunks in a region."""
-    axes = []
-    for at in region:
-        axes.append([])
-        for index in range(at.start // _CHUNK, -(-at.stop // _CHUNK)):
-            first = index * _CHUNK
-            start, stop = max(at.start, first), min(at.stop, first + _CHUNK)
-            axes[-1].append((index, slice(start - first, stop - first), slice(start - at.start, stop - at.start)))
-    for parts in itertools.product(*axes):
-        yield tuple(zip(*parts, strict=True))

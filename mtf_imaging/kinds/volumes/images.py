@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from mtf_imaging.settings.inference import EvaluateSettings
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
 
-_RAS = "RAS"  # the directions in which the axes of canonical images increase
 _logger = logging.getLogger(__name__)
 
 
@@ -105,21 +104,19 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
         return prediction_files(pairs, input_path, output_path, self._maps)
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
-        settings = dataclasses.replace(settings, window=self._sliding_window)
+        settings = dataclasses.replace(settings, window=self._sliding_window, change=self._with_entropy)
         flips = [AXIS_NAMES.index(name) for name in check_flips(self._settings.flips)]
         grids = self.segmenter.sampling.grids
         if is_any := not grids:
             with contextlib.closing(self.segmenter.open(images[0])) as source:
                 grids = (self.segmenter.grid(source.geometry),)
-        return trained_network(settings, runs, grids, flips, any_size=is_any, member=self._member)
+        network = trained_network(settings, runs, grids, flips, any_size=is_any)
+        return of_mirrored(network, self._facts.reversed_axes) if self._facts else network
 
-    def _member(self, network: Network) -> Network:
-        """Returns the network of a run with the entropy, if there are maps of it, and for images in canonical axes."""
-        orientation = (self._facts and self._facts.orientation) or _RAS
-        network = of_mirrored(network, [axis for axis, direction in enumerate(_RAS) if direction not in orientation])
-        if not self._maps.uncertainty:
-            return network
-        return with_entropy(network, has_regions=self._description.has_regions)
+    def _with_entropy(self, network: Network) -> Network:
+        """Returns the network of an image or a window with the entropy, if there are maps of it."""
+        own = self._description
+        return with_entropy(network, own.has_regions, own.probabilities) if self._maps.uncertainty else network
 
     def steps(self, network: Network) -> Steps[Case, ReadCase, Segmentation]:
         def infer(cases: Sequence[Case], read: Sequence[ReadCase]) -> list[Segmentation]:

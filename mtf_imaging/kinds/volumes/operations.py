@@ -88,7 +88,7 @@ def choose_grid(shape: Sequence[tf.Tensor], spacing: tf.Tensor, sampling: AnySam
 
 
 def resample_linear(data: tf.Tensor, spans: Sequence[SpanTensor], beyond: tf.Tensor) -> tf.Tensor:
-    """Resamples a volume linearly; see `data.sampling.resample.resample_linear`.
+    """Resamples a volume linearly; see `data.sampling.slabs.linear_slabs`.
 
     Args:
       data: float32 `[x, y, z, channels]`.
@@ -112,7 +112,7 @@ def resample_linear(data: tf.Tensor, spans: Sequence[SpanTensor], beyond: tf.Ten
 
 
 def resample_back(probabilities: tf.Tensor, spans: Sequence[SpanTensor], shape: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Resamples probabilities from a grid to its volume, before labels are chosen; see `resample_to_labels`.
+    """Resamples probabilities from a grid to its volume, before labels are chosen; see `labels_of_region`.
 
     Args:
       probabilities: float32 `[x, y, z, classes]` on the grid.

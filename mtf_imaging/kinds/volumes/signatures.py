@@ -82,20 +82,19 @@ class VolumeSignatures(ExportedKind):
         self.intensities = volume_intensities(description, window)
         networks.check_probabilities(description.num_outputs, "regions" if description.has_regions else "classes")
         axes = [AXIS_NAMES.index(name) for name in flips]
-        self._networks = {
-            grid: average_networks([average_flips(network, axes) for network in self._of_grid(networks, grid)])
-            for grid in sampling.grids
-        }
+        self._networks = {grid: average_networks(self._of_grid(networks, grid, axes)) for grid in sampling.grids}
         self._num_channels = len(description.channels)
         self._need_statistics = any(intensity.needs_statistics for intensity in self.intensities)
 
-    def _of_grid(self, networks: TrainedNetworks, grid: Grid) -> list[Network]:
-        """Returns the network of each run for a grid."""
+    def _of_grid(self, networks: TrainedNetworks, grid: Grid, flips: Sequence[int]) -> list[Network]:
+        """Returns the network of each run for a grid, which averages over flips of the grid or of each window."""
         window = self._sliding_window
+        size = grid if window is None else window.size
+        averaged = [average_flips(network, flips) for network in networks.of_size(size)]
         if window is None:
-            return networks.of_size(grid)
-        result = networks.results(window.size)
-        return [slide(network, grid, window, result) for network in networks.of_size(window.size)]
+            return averaged
+        result = networks.results(size)
+        return [slide(network, grid, window, result) for network in averaged]
 
     def signatures(self) -> list[Signature]:
         grids = {grid: self._on_grid(grid, network) for grid, network in self._networks.items()}

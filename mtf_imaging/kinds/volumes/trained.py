@@ -1,12 +1,13 @@
 """The training data and settings of a network for volumes."""
 
+import dataclasses
 import re
 from pathlib import Path
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.sampling.buckets import AnySampling, parse_any_sampling
-from mtf_imaging.data.sampling.own_size import LINEAR, OwnSize
+from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, parse_spacing
 from mtf_imaging.errors import ConfigError, DataError, LayoutError
 from mtf_imaging.files.run_folder import FACTS
@@ -32,7 +33,8 @@ def description_of_facts(facts: Facts | None, model_dir: str | Path) -> Descript
     """Returns the description in the facts of a run; see `description_of_run`."""
     if facts is None or facts.description is None:
         return LITS
-    return from_fields(facts.description, str(Path(model_dir) / FACTS))
+    description = from_fields(facts.description, str(Path(model_dir) / FACTS))
+    return dataclasses.replace(description, has_logits=facts.resampling is not None)
 
 
 def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacing: Spacing | None) -> AnySampling:
@@ -51,8 +53,10 @@ def sampling_of_facts(facts: Facts | None, resolution: Resolution | None, spacin
     if spacing is None and facts is not None:
         spacing = facts.spacing
     if isinstance(resolution, str) and (size := _OWN_SIZE.fullmatch(resolution)):
-        resampling = (facts and facts.resampling) or LINEAR
-        return OwnSize(parse_spacing(spacing), int(size["multiple"] or BOX_MULTIPLE), resampling=resampling)
+        sampling = OwnSize(parse_spacing(spacing, may_keep=True), int(size["multiple"] or BOX_MULTIPLE))
+        if facts is None or facts.resampling is None:
+            return sampling
+        return dataclasses.replace(sampling, follows_nnunet=True, reversed_axes=facts.reversed_axes)
     if not isinstance(resolution, str | int):
         resolution = ",".join(f"{name}:{size}" for name, size in zip("xyz", resolution, strict=True))
     return parse_any_sampling(resolution, spacing)

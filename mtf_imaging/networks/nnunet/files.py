@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.run_folder import fold_folders
 from mtf_imaging.networks.nnunet.network import NnunetSource
 from mtf_imaging.networks.nnunet.plans import PLANS, find_plans, read_architecture, read_configuration
 from mtf_imaging.training.checkpoints.weight_files.pytorch import PyTorchFile
@@ -23,16 +24,19 @@ def is_nnunet(path: Path) -> bool:
 
 
 def checkpoints(path: Path) -> list[Path]:
-    """Returns the checkpoint of each fold.
+    """Returns the checkpoint of each fold, as nnU-Net finds them.
+
+    The fold `fold_all`, which was trained on all cases, is used only without others.
 
     Args:
       path: the folder of a model, the folder of a fold, or a checkpoint.
     """
     if path.suffix == _SUFFIX:
         return [path]
-    folds = [path, *sorted(path.glob("fold_*"))]
-    found = [[fold / name for name in _CHECKPOINTS if (fold / name).is_file()] for fold in folds]
-    return [each[0] for each in found if each]
+    folds = [path, *fold_folders(path).values()]
+    every = ([fold / name for fold in own] for own in (folds, [path / "fold_all"]) for name in _CHECKPOINTS)
+    found = ([each for each in names if each.is_file()] for names in every)
+    return next(filter(None, found), [])
 
 
 def setting(file: PyTorchFile, *keys: str) -> Any:

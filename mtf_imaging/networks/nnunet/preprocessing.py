@@ -51,13 +51,14 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
       The fields of nnU-Net's `dataset.json` that describe channels and labels, and:
         rules: "any", so that a model of the liver and its tumors is scored like all others.
         intensities: the intensity scheme of each channel.
-        spacing: the voxel size in mm along x, y, z. A 2-D configuration has one for each axis of its images.
-        sliding_window: the patch of nnU-Net in voxels, in the order of `spacing`.
+        spacing: the voxel size in mm along x, y, z. A 2-D configuration has 0 along the first axis of its input, whose
+          voxels keep their size.
+        sliding_window: the patch of nnU-Net in voxels along x, y, z. A 2-D configuration has 1 along that axis.
         resolution: "any", because each volume keeps its field of view.
-        resampling: "nnunet": the images are normalized, and then resampled with splines.
+        resampling: "nnunet": the images are cropped to their nonzero voxels, normalized, and then resampled with
+          splines, and the logits are resampled back.
         axes: the directions in which the axes of the network's input increase, as nibabel's axis codes.
-        flips: the axes along which nnU-Net averages flipped images, if there is a checkpoint. The results do not
-          need them.
+        flips: the axes along which nnU-Net averages flipped windows, if there is a checkpoint.
 
     Raises:
       DataError: files are missing or malformed.
@@ -83,20 +84,20 @@ def preprocessing(path: str | Path, configuration: str | None = None, stored: st
                     'preprocessing file with "resampling": "linear".'
                 )
         codes = "RAS" if plans["image_reader_writer"] == _REORIENTS else stored
-        axes = [codes[::-1][i] for i in plans["transpose_forward"]][-len(own["patch_size"]) :]
-        names = [_AXIS[code] for code in axes]
+        axes = [codes[::-1][i] for i in plans["transpose_forward"]]
+        names, planes = [_AXIS[code] for code in axes], 3 - len(own["patch_size"])  # 1 for a 2-D network
         fields = {
             **{key: described[key] for key in _STATED if key in described},
             "rules": "any",
             "intensities": _intensities(plans_path, plans, own),
-            "spacing": _in_order(names, map(float, own["spacing"])),
-            "sliding_window": _in_order(names, map(int, own["patch_size"])),
+            "spacing": _in_order(names, [0.0] * planes + [*map(float, own["spacing"])]),
+            "sliding_window": _in_order(names, [1] * planes + [*map(int, own["patch_size"])]),
             "resolution": "any",
             "resampling": "nnunet",
             "axes": "".join(axes),
         }
         mirrored = setting(file, "inference_allowed_mirroring_axes") if file else None
-        return fields | {"flips": sorted(names[i] for i in mirrored)} if mirrored else fields
+        return fields | {"flips": sorted(names[planes + i] for i in mirrored)} if mirrored else fields
 
 
 def _in_order(names: list[str], values: Any) -> list[Any]:

@@ -10,9 +10,10 @@ from mtf_imaging.data.cases.cases import Case, find_cases
 from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.differences import channel_differences, differences, refuse_differences
-from mtf_imaging.data.images.channels import resample_channels_region
+from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.image_statistics import read_statistics
+from mtf_imaging.data.images.nonzero import crop_to_nonzero
 from mtf_imaging.data.images.normalized import normalized_region
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -25,8 +26,8 @@ from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
-from mtf_imaging.data.sampling.own_size import NNUNET, OwnSize
-from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
+from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
+from mtf_imaging.files.blocks import Voxels, working_array
 
 
 def find_cases_of(path: str | Path, description: Description, need_labels: bool = True) -> list[Case]:
@@ -113,10 +114,18 @@ def network_input(
       window: for a LiTS CT, the range (low, high) in HU, which is mapped to 0..1.
       description: the channels and, for data sets other than LiTS, their intensity schemes.
     """
-    geometry, source = image.geometry, as_source(image)
+    _, source = crop_of(as_source(image), sampling, description)
+    geometry = source.geometry
     grid = sampling.choose(geometry.shape, geometry.spacing).grid
     statistics = source_statistics(source, description)
-    return input_region(source, sampling, whole_region(grid), window, description, statistics)
+    return np.asarray(input_region(source, sampling, whole_region(grid), window, description, statistics))
+
+
+def crop_of(source: ImageSource, sampling: AnySampling, description: Description) -> tuple[Region, ImageSource]:
+    """Returns the region of an image that is resampled, and the image in this region; see `crop_to_nonzero`."""
+    if not sampling.follows_nnunet:
+        return whole_region(source.geometry.shape), source
+    return crop_to_nonzero(source, any(each.scheme.form.keep_zero for each in description.intensities))
 
 
 def input_region(
@@ -126,11 +135,11 @@ def input_region(
     window: Window = DEFAULT_WINDOW,
     description: Description = LITS,
     statistics: Sequence[ChannelStatistics] = (),
-) -> np.ndarray:
+) -> Voxels:
     """Returns one region of the network's input, and reads only the voxels that it needs.
 
     Args:
-      source: the image, as returned by `open_case`.
+      source: the image, as returned by `crop_of`.
       sampling: the voxel grid of the network, or its grids.
       region: the region of the grid along x, y, z.
       window, description: the same as in `network_input`.
@@ -141,9 +150,12 @@ def input_region(
     """
     spans = sampling.spans(source.geometry.shape, source.geometry.spacing)
     intensities = volume_intensities(description, window)
-    if isinstance(sampling, OwnSize) and sampling.resampling == NNUNET:
+    if sampling.follows_nnunet:
         return normalized_region(source, spans, region, channel_scalings(intensities, statistics))
-    return overwrite_with_input(resample_channels_region(source, spans, region), intensities, statistics)
+    result = working_array((*region_shape(region), len(source.channels)), np.float32)
+    for slab, values in channel_slabs(source, spans, region):
+        result[moved(slab, region)] = overwrite_with_input(values, intensities, statistics)
+    return result
 
 
 def volume_intensities(description: Description, window: Window | None) -> tuple[Intensity, ...]:

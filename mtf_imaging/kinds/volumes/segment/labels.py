@@ -12,12 +12,19 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, format_grid, whole_region
-from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
+from mtf_imaging.data.sampling.label_region import (
+    label_slabs,
+    labels_of_region,
+    needed_ends,
+    needed_region,
+    region_of_slice,
+)
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
+from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.inference.network import Slices, whole_shape
 
 if TYPE_CHECKING:
@@ -35,20 +42,22 @@ class SlicedLabels:
     Args:
       group: the processes.
       regions: each process's region of the volume.
-      labels: the labels in the region of this process, uint8 `[x, y, z]`.
+      labels: the labels in the region of this process, uint8 `[x, y, z]`, an array or `CompactLabels`.
       shape: number of voxels of the volume along x, y, z.
 
     Attributes:
       group: the processes.
     """
 
-    def __init__(self, group: "Group", regions: Sequence[Region], labels: np.ndarray, shape: Grid) -> None:
+    def __init__(
+        self, group: "Group", regions: Sequence[Region], labels: np.ndarray | CompactLabels, shape: Grid
+    ) -> None:
         self.group, self._regions, self._labels, self._shape = group, regions, labels, shape
 
     @property
     def own(self) -> np.ndarray:
         """The labels in the region of this process, uint8 `[x, y, z]`."""
-        return self._labels
+        return self._labels[whole_region(self._labels.shape)]
 
     @property
     def region(self) -> Region:
@@ -58,7 +67,7 @@ class SlicedLabels:
     @property
     def is_counted(self) -> bool:
         """Whether this process is the first one with its region, which is not empty."""
-        return self._regions.index(self.region) == self.group.index and self._labels.size > 0
+        return self._regions.index(self.region) == self.group.index and math.prod(self._labels.shape) > 0
 
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
         """Yields the labels of each slab of the volume; in all processes except process 0, empty arrays.
@@ -76,6 +85,8 @@ class SlicedLabels:
 
     def compact(self, order: PlaneOrder) -> CompactLabels:
         """Returns all labels in process 0, while the other processes call `send`."""
+        if len(self._regions) == 1 and isinstance(self._labels, CompactLabels):
+            return self._labels
         labels = CompactLabels(self._shape)
         for slab in self.parts(order):
             labels[slab] = self._move(slab)
@@ -84,7 +95,7 @@ class SlicedLabels:
     def whole(self) -> np.ndarray:
         """Returns all labels in one array, uint8 `[x, y, z]`, if there is only one process."""
         assert len(self._regions) == 1
-        return self._labels
+        return self.own
 
     def _move(self, region: Region) -> np.ndarray:
         """Returns the labels of a region in process 0."""
@@ -97,69 +108,155 @@ class SlicedLabels:
             pass
 
 
-def sliced_labels(
-    slices: Slices,
-    probabilities: np.ndarray,
-    geometry: Geometry,
-    sampling: AnySampling,
-    path: Path,
-    description: Description = LITS,
-    factors: np.ndarray | None = None,
-) -> SlicedLabels:
+class Labeling:
     """Converts the probabilities of all processes to labels of a volume.
 
-    Processes exchange the probabilities at the borders of their slices, slab by slab.
+    A process that is alone gets its probabilities in parts, and keeps only the rows that the next labels need. Several
+    processes exchange the probabilities at the borders of their slices, slab by slab.
 
     Args:
-      slices: the slices of the processes.
-      probabilities: `[x, y, z, classes]` of this process, or `[x, y, z, masks]` if the description has regions, on the
-          grid of `sampling`, of any float type.
+      slices: the slices of the processes. Their probabilities are `[x, y, z, classes]`, or `[x, y, z, masks]` if the
+        description has regions, on the grid of `sampling`, of any float type.
       geometry: the geometry of the volume.
       sampling: the voxel grid of the network, or its grids.
       path: path of the volume, for messages.
       description: the labels or regions that the network predicts.
+      crop: the region of the volume that was resampled; None for the whole volume.
       factors: factors of the probabilities before labels are chosen, `[classes]`; None for none.
-
-    Raises:
-      ShapeError: the probabilities have the wrong shape.
-      DataError: the probabilities of a process contain NaN or infinity. Every process raises this error.
     """
-    probabilities = np.asarray(probabilities)
-    sampling, classes = sampling.choose(geometry.shape, geometry.spacing), description.num_outputs
-    shape, expected = _whole_shape(slices, probabilities), (*sampling.grid, classes)
-    if shape != expected:
-        raise ShapeError(
-            f"{path}: the network returned probabilities of shape {shape}; {sampling} needs {expected}. "
-            f"{_fix(description)}"
+
+    def __init__(
+        self,
+        slices: Slices,
+        geometry: Geometry,
+        sampling: AnySampling,
+        path: Path,
+        description: Description = LITS,
+        crop: Region | None = None,
+        factors: np.ndarray | None = None,
+    ) -> None:
+        self._slices, self._path, self._description, self._factors = slices, path, description, factors
+        place = region_shape(crop or whole_region(geometry.shape)), geometry.spacing
+        self._sampling = sampling.choose(*place)
+        self._box, self._back = way_back(self._sampling.spans(*place), geometry.shape, crop)
+        self._grid, self._shape = region_shape(self._box), geometry.shape
+        self._expected = (*self._sampling.grid, description.num_outputs)
+        self._rows, self._done = _Rows(), 0
+        self._regions = [self._region(output[:3]) for output in slices.outputs]
+        self._labels = CompactLabels(region_shape(self._regions[slices.group.index]))
+
+    def _region(self, output: Region) -> Region:
+        """Returns the region of the volume whose labels belong to a region of the grid."""
+        covered = tuple(overlap(at, inside) for at, inside in zip(output, self._box, strict=True))
+        return region_of_slice(self._grid, self._back, moved(covered, self._box))
+
+    def add(self, rows: slice, probabilities: Voxels) -> None:
+        """Adds the probabilities of some rows along x; see `Slices.predict_parts`.
+
+        Raises:
+          ShapeError: the probabilities have the wrong shape.
+          DataError: the probabilities of a process contain NaN or infinity. Every process raises this error.
+        """
+        slices, own = self._slices, self._slices.group.index
+        alone = len(slices.outputs) == 1
+        shape = (rows.stop, *probabilities.shape[1:]) if alone else whole_shape(slices.outputs)
+        if shape[1:] != self._expected[1:] or shape[0] > self._expected[0]:
+            raise self._wrong_shape(shape)
+        fix = "use a checkpoint from before the training diverged."
+        check_finite(slices, probabilities, rows.stop - rows.start, self._path, fix)
+        self._rows.add(rows, probabilities)
+        have, regions = slices.outputs, self._regions
+        if alone:
+            have = [(slice(self._rows.start, rows.stop), *have[0][1:])]
+            regions = [(slice(self._done, self._last_row(rows.stop)), *regions[0][1:])]
+        classes = self._expected[-1]
+        for slabs in _rounds(regions, self._grid, self._back, classes):
+            needed = [needed_region(self._grid, self._back, slab) for slab in slabs]
+            want = [(*absolute(region, self._box), slice(0, classes)) for region in needed]
+            there = slices.group.move(self._rows, have, want)
+            slab = slabs[own]
+            labels = labels_of_region(there, self._grid, self._back, slab, self._description, self._factors)
+            self._labels[moved(slab, self._regions[own])] = labels
+        self._done = regions[own][0].stop
+        if alone:
+            self._rows.keep(self._first_needed())
+
+    def finish(self) -> SlicedLabels:
+        """Returns the labels.
+
+        Raises:
+          ShapeError: there were too few rows.
+        """
+        if len(self._slices.outputs) == 1 and self._rows.stop != self._expected[0]:
+            raise self._wrong_shape((self._rows.stop, *self._expected[1:]))
+        return SlicedLabels(self._slices.group, self._regions, self._labels, self._shape)
+
+    def _last_row(self, stop: int) -> int:
+        """Returns the number of rows of the volume that need only the first `stop` rows of the grid."""
+        there = min(max(stop - self._box[0].start, 0), self._grid[0])
+        if there == self._grid[0]:
+            return self._shape[0]
+        return int(np.searchsorted(needed_ends(self._grid[0], self._back[0])[1], there, "right"))
+
+    def _first_needed(self) -> int:
+        """Returns the first row of the grid that the next labels need."""
+        if self._done == self._shape[0]:
+            return self._rows.stop
+        return self._box[0].start + int(needed_ends(self._grid[0], self._back[0])[0][self._done])
+
+    def _wrong_shape(self, shape: tuple[int, ...]) -> ShapeError:
+        return ShapeError(
+            f"{self._path}: the network returned probabilities of shape {shape}; {self._sampling} needs "
+            f"{self._expected}. {_fix(self._description)}"
         )
-    check_finite(slices, probabilities, path, "use a checkpoint from before the training diverged.")
-    part, back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
-    grid = region_shape(part)
-    own = slices.group.index
-    regions = []
-    for output in slices.outputs:
-        covered = tuple(overlap(at, inside) for at, inside in zip(output[:3], part, strict=True))
-        regions.append(region_of_slice(grid, back, moved(covered, part)))
-    labels = np.empty(region_shape(regions[own]), np.uint8, order="F")  # the order of NIfTI files
-    for slabs in _rounds(regions, grid, back, classes):
-        needed = [needed_region(grid, back, slab) for slab in slabs]
-        want = [(*absolute(region, part), slice(0, classes)) for region in needed]
-        there = slices.group.move(probabilities, slices.outputs, want)
-        there = there if factors is None else there * factors
-        slab = slabs[own]
-        labels[moved(slab, regions[own])] = labels_of_region(there, grid, back, slab, description)
-    return SlicedLabels(slices.group, regions, labels, geometry.shape)
+
+
+class _Rows:
+    """Consecutive rows of an array along its first axis, which come in parts."""
+
+    def __init__(self) -> None:
+        self._parts: list[tuple[slice, Voxels]] = []
+        self.start = self.stop = 0
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._parts[0][1].dtype
+
+    def add(self, rows: slice, values: Voxels) -> None:
+        """Adds the next rows."""
+        self._parts.append((rows, values))
+        self.stop = rows.stop
+
+    def keep(self, start: int) -> None:
+        """Forgets the rows before `start`, and copies the others."""
+        start = min(max(start, self.start), self.stop)
+        rest = slice(start, self.stop)
+        self._parts = [(rest, np.array(self[slice(start - self.start, self.stop - self.start),]))]
+        self.start = start
+
+    def __getitem__(self, region: Region) -> np.ndarray:
+        """Returns a region, relative to the first row."""
+        first = slice(region[0].start + self.start, region[0].stop + self.start)
+        found = []
+        for rows, values in self._parts:
+            part = overlap(rows, first)
+            if part.start < part.stop:
+                found.append(values[(slice(part.start - rows.start, part.stop - rows.start), *region[1:])])
+        if not found:
+            return self._parts[0][1][(slice(0, 0), *region[1:])]
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
 
 def grid_labels(slices: Slices, probabilities: np.ndarray, path: Path, description: Description = LITS) -> SlicedLabels:
     """Converts the probabilities of all processes to labels on the grid of the network.
 
     Args:
-      slices, probabilities, description: the same as in `sliced_labels`.
+      slices, description: the same as in `Labeling`.
+      probabilities: the probabilities of this process.
       path: path of the image, for messages.
 
     Raises:
-      ShapeError, DataError: see `sliced_labels`.
+      ShapeError, DataError: see `Labeling.add`.
     """
     probabilities, classes = np.asarray(probabilities), description.num_outputs
     grid = tuple(max(region[axis].stop for region in slices.inputs) for axis in range(3))
@@ -169,7 +266,7 @@ def grid_labels(slices: Slices, probabilities: np.ndarray, path: Path, descripti
             f"{path}: the network returned an array of shape {shape}; the grid {format_grid(grid)} needs "
             f"probabilities of shape {(*grid, classes)}. {_fix(description)}"
         )
-    check_finite(slices, probabilities, path, "lower the learning rate.")
+    check_finite(slices, probabilities, len(probabilities), path, "lower the learning rate.")
     regions = [output[:3] for output in slices.outputs]
     want = [(*region, slice(0, classes)) for region in regions]
     if want != [*slices.outputs]:  # processes have different classes of the same voxels
@@ -196,16 +293,17 @@ def _fix(description: Description) -> str:
     return f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
 
 
-def check_finite(slices: Slices, probabilities: np.ndarray, path: Path, fix: str) -> None:
+def check_finite(slices: Slices, probabilities: Voxels, count: int, path: Path, fix: str) -> None:
     """Raises DataError in every process if the probabilities of one process contain NaN or infinity.
 
     Args:
       slices: the slices of the processes.
       probabilities: the probabilities of this process.
+      count: the number of rows to check.
       path: path of the image, for the message.
       fix: the fix, for the message.
     """
     # One plane at a time, because a mask of the whole array would be as large as the volume.
-    is_finite = all(np.isfinite(plane).all() for plane in probabilities)
+    is_finite = all(np.isfinite(probabilities[x : x + 1,]).all() for x in range(count))
     if not slices.group.gather_numbers([is_finite]).all():
         raise DataError(f"{path}: the network returned NaN or infinity. Fix: {fix}")

@@ -2,7 +2,7 @@
 
 import dataclasses
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,10 @@ from mtf_imaging.data.formats.all_formats import write_map_slabs
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import OME_ZARR, OUTPUT_FORMATS, is_zarr
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.data.sampling.label_region import covered_region, needed_region, region_of_slice, resampled_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
-from mtf_imaging.data.sampling.sampling import way_back
+from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -83,24 +83,25 @@ class SlicedMaps:
 
     Args:
       slices: the slices of the processes, whose outputs have these values.
-      values: `[x, y, z, values]` of this process, on the grid of `sampling`.
-      geometry: the geometry of the volume.
-      sampling: the voxel grid of the network, or its grids.
+      values: `[x, y, z, values]` of this process, on the grid.
+      shape: number of voxels of the volume along x, y, z.
+      back: the region of the grid that overlaps the volume, and the spans of the volume; see `way_back`.
       beyond: the values of voxels beyond the grid.
+      change: a function of the interpolated values.
     """
 
     def __init__(
         self,
         slices: Slices,
         values: np.ndarray,
-        geometry: Geometry,
-        sampling: AnySampling,
+        shape: Grid,
+        back: tuple[Region, Spans],
         beyond: Sequence[float],
+        change: Callable[[np.ndarray], np.ndarray] = np.asarray,
     ) -> None:
-        self._group, self._values, self._shape = slices.group, values, geometry.shape
-        self._beyond = np.asarray(beyond, np.float32)
-        sampling = sampling.choose(geometry.shape, geometry.spacing)
-        self._box, self._back = way_back(sampling.spans(geometry.shape, geometry.spacing), geometry.shape)
+        self._group, self._values, self._shape = slices.group, values, shape
+        self._beyond, self._change = np.asarray(beyond, np.float32), change
+        self._box, self._back = back
         self._grid = region_shape(self._box)
         self._have = slices.outputs
         self._regions = []
@@ -141,7 +142,7 @@ class SlicedMaps:
         result = np.broadcast_to(self._beyond, shape).copy()
         if result.size:
             inside = covered_region(self._grid, self._back, part)
-            result[inside] = resampled_region(values, self._grid, self._back, part)[inside]
+            result[inside] = self._change(resampled_region(values, self._grid, self._back, part)[inside])
         return result
 
     @staticmethod
@@ -161,6 +162,7 @@ class Maps:
       geometry: the geometry of the volume.
       sampling: the voxel grid of the network, or its grids.
       description: the labels or regions that the network predicts.
+      crop: the region of the volume that was resampled.
     """
 
     def __init__(
@@ -171,18 +173,21 @@ class Maps:
         geometry: Geometry,
         sampling: AnySampling,
         description: Description,
+        crop: Region,
     ) -> None:
-        self._geometry, count = geometry, description.num_outputs
+        self._geometry, count, shape = geometry, description.num_outputs, geometry.shape
+        back = way_back(sampling.spans(region_shape(crop), geometry.spacing), shape, crop)
         self._every: list[tuple[SlicedMaps, tuple[str, ...]]] = []
         if choice.probabilities:
             beyond = [float(BACKGROUND in labels) for labels in description.outputs.values()]
-            sliced = SlicedMaps(slices.first_values(count), values[..., :count], geometry, sampling, beyond)
+            own, change = slices.first_values(count), description.probabilities
+            sliced = SlicedMaps(own, values[..., :count], shape, back, beyond, change)
             self._every.append((sliced, tuple(description.outputs)))
         if choice.uncertainty:
-            results = uncertainty(values, description.has_regions, choice.several)
+            results = uncertainty(values, description.has_regions, choice.several, description.probabilities)
             single = slices.first_values(1)
             for number, name in enumerate(map_names(choice.several)):
-                sliced = SlicedMaps(single, results[..., number : number + 1], geometry, sampling, [0])
+                sliced = SlicedMaps(single, results[..., number : number + 1], shape, back, [0])
                 self._every.append((sliced, (name,)))
 
     def write(self, paths: Sequence[Path], provenance: Provenance | None = None) -> None:

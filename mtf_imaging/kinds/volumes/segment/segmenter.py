@@ -20,13 +20,13 @@ from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid
+from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.provenance.provenance import Provenance
-from mtf_imaging.inference.network import Slices, as_network
-from mtf_imaging.kinds.volumes.segment.images import as_source, input_region, open_case, source_statistics
-from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, sliced_labels
+from mtf_imaging.inference.network import as_network
+from mtf_imaging.kinds.volumes.segment.images import as_source, crop_of, input_region, open_case, source_statistics
+from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ PredictProbabilities = Callable[[np.ndarray], np.ndarray]
 class Segmenter:
     """How volumes are segmented; each process computes a slice.
 
-    A volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities
-    are resampled back to the volume's own voxels, and each voxel gets the most probable class. Voxels outside the
-    sampled box become background.
+    A volume is resampled to the grid of the network, and its intensities are mapped as in training. The probabilities,
+    or the logits of nnU-Net, are resampled back to the volume's own voxels, and each voxel gets the most probable
+    class. Voxels outside the sampled box become background.
 
     Attributes:
       sampling: the voxel grid of the network, or its grids.
@@ -80,26 +80,29 @@ class Segmenter:
           ShapeError: the network returned an array of the wrong shape.
           DataError: the file is damaged, or the network returned NaN or infinity.
         """
-        own, geometry = self.description, source.geometry
+        own = self.description
         count = own.num_outputs + int(self.maps.uncertainty)
         network = as_network(predict_probabilities, len(source.channels), count)
-        slices = network.slices(self.grid(geometry))
-        *region, channels = slices.inputs[slices.group.index]
         with contextlib.closing(source):
-            statistics = _statistics(slices.group, source, own)
-            image = input_region(source, self.sampling, tuple(region), self.window, own, statistics)
+            crop, cropped = crop_of(source, self.sampling, own)
+            slices = network.slices(self.grid(cropped.geometry))
+            *region, channels = slices.inputs[slices.group.index]
+            statistics = _statistics(slices.group, cropped, own)
+            image = input_region(cropped, self.sampling, tuple(region), self.window, own, statistics)
             slices.group.first(source.check)
-        values = slices.predict_image(image[..., channels])
-        del image
-        return self._segmentation(source, slices, values)
-
-    def _segmentation(self, source: ImageSource, slices: Slices, values: np.ndarray) -> "Segmentation":
-        """Returns the labels and maps of the values that the network predicts in this process's slice."""
-        own, geometry, count = self.description, source.geometry, self.description.num_outputs
-        first = (slices.first_values(count), values[..., :count]) if self.maps.uncertainty else (slices, values)
-        labels = sliced_labels(*first, geometry, self.sampling, source.path, own, self.cleanup.factors(own))
-        maps = Maps(self.maps, slices, values, geometry, self.sampling, own) if self.maps.names else None
-        return Segmentation(source, labels, maps, self.cleanup)
+        if channels.stop - channels.start < image.shape[-1]:
+            image = image[(*whole_region(image.shape[:3]), channels)]
+        place = source.geometry, self.sampling
+        factors = self.cleanup.factors(own)
+        labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop, factors)
+        if not self.maps.names:
+            slices.predict_parts(image, labeling.add)
+            return Segmentation(source, labeling.finish(), None, self.cleanup)
+        values = slices.predict_image(image)
+        del cropped, image
+        labeling.add(slice(0, len(values)), values[..., : own.num_outputs])
+        maps = Maps(self.maps, slices, values, *place, own, crop)
+        return Segmentation(source, labeling.finish(), maps, self.cleanup)
 
 
 @dataclasses.dataclass(frozen=True)

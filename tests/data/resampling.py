@@ -1,16 +1,4 @@
-"""Resamples volumes to the voxels of spans, and class probabilities back to volumes.
-
-Coordinates follow the half-pixel convention (`half_pixel_centers=True` in TensorFlow). A volume of n voxels along an
-axis covers [0, n). Voxel i covers [i, i + 1), and its center is i + 0.5. A `Span` of g voxels over the same field of
-view has the centers (j + 0.5) n / g.
-
-Linear resampling multiplies by one sparse matrix per axis. If an axis shrinks, the kernel of linear interpolation is
-widened to the size of a result voxel, as in `tf.image.resize(..., antialias=True)`. Plain interpolation from 512
-to 64 would read 2 of 8 voxels, keep all of the noise and miss small lesions.
-
-Voxels that overlap the volume are interpolated, with the outermost voxel of the volume repeated at the border. Voxels
-beyond the volume get a constant value.
-"""
+"""Resamples whole volumes, for comparisons with the slabs of the package; see `data.sampling.slabs`."""
 
 import itertools
 from collections.abc import Sequence
@@ -19,16 +7,10 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
-from mtf_imaging.data.sampling.interpolation import (
-    axis_order,
-    fill_beyond,
-    interpolate,
-    is_same,
-    nearest,
-)
+from mtf_imaging.data.sampling.interpolation import axis_order, is_same, multiply, nearest, weights
 from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
-from mtf_imaging.data.sampling.sampling import Spans
+from mtf_imaging.data.sampling.sampling import Span, Spans
 from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs
 
 _SLAB_BYTES = 32 << 20  # bytes as float32; a few slabs exist at the same time
@@ -157,3 +139,19 @@ def _apply_in_slabs(data: np.ndarray, axes: Sequence[int], spans: Spans, across:
             slab = interpolate(slab, axis, spans[axis])
         result[at] = slab
     return result
+
+
+def interpolate(data: np.ndarray, axis: int, span: Span) -> np.ndarray:
+    """Resamples one axis of `data` to the voxels of a span; returns float32, `data` itself if nothing changes."""
+    n = data.shape[axis]
+    if is_same(span, n):
+        return data.astype(np.float32, copy=False)
+    return multiply(weights(n, span), data, axis)
+
+
+def fill_beyond(result: np.ndarray, spans: Spans, shape: tuple[int, ...], value: float) -> None:
+    """Sets the voxels of `result` that do not overlap a volume of `shape` to `value`."""
+    for axis, span in enumerate(spans):
+        inside, along = span.inside(shape[axis]), np.moveaxis(result, axis, 0)
+        along[: inside.start] = value
+        along[inside.stop :] = value
