@@ -16,11 +16,13 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import fmean
 
 from benchmarks import demo_scores, resolution_study
 from benchmarks.context_study import table as context_table
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
+from benchmarks.learning.contenders import ALL
 from benchmarks.resolution_study import MASKS, Run, dice_values
 from benchmarks.tables import markdown, mean_and_range, read_rows
 
@@ -33,10 +35,9 @@ PAGES = {  # {table: pages}
     "demo": [ROOT / "docs/start/demo.md"],
     "resolution": [_EVIDENCE / "resolution.md"],
     **{name: [_EVIDENCE / "context.md"] for name in CONTEXT},
-    **{name: [_EVIDENCE / "learning.md"] for name in ("learning", "cases", "equal_steps", "choices")},
+    **{name: [_EVIDENCE / "learning.md"] for name in ("wide", "test", "cases", "thresholds", "choices", "headers")},
 }
 DEMO_CASES = "demo_cases.csv"
-EQUAL_STEPS, CHOICES = "learning_equal_steps.csv", "learning_choices.csv"
 _DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 400 steps, 4 x 4 mesh")
 _REAL_CT = "real CT at 3 mm, one patient warped: 12 to train on, 4 held out"
 
@@ -59,10 +60,9 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         _context("context_real_ct", output_dir, *_context_of(real_ct_dir, output_dir))
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
         _run(*words, output_dir / "learning")
-        _run(*words, output_dir / "equal_steps", "--steps", "400")
-        on_folds = ["--on", "folds", "--contenders", "choices", "--seeds", "1,2,3,4,5", "--steps", "400"]
-        _run(*words, output_dir / "choices", *on_folds)
-        copy_learning(output_dir / "learning", output_dir / "equal_steps", output_dir / "choices")
+        _run(*words, output_dir / "folds", "--on", "folds", "--contenders", "documented", "--seeds", "1,2,3")
+        for folder, name in (("learning", learning_table.CASES), ("folds", learning_table.FOLDS)):
+            shutil.copyfile(output_dir / folder / learning_table.CASES, FIGURES / name)
 
 
 def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
@@ -84,36 +84,35 @@ def _context(name: str, output_dir: Path, *words: object) -> None:
     shutil.copyfile(output_dir / name / context_table.FIGURE, PICTURES / f"{name}.png")
 
 
-def copy_learning(learning: Path, equal_steps: Path, choices: Path) -> None:
-    """Copies the `benchmarks.learning` results to the documentation: at equal CPU time, at equal steps, on folds."""
-    for name in (learning_table.RESULTS, learning_table.SNAPSHOTS, learning_table.CASES):
-        shutil.copyfile(learning / name, FIGURES / name)
-    shutil.copyfile(equal_steps / learning_table.RESULTS, FIGURES / EQUAL_STEPS)
-    shutil.copyfile(choices / learning_table.RESULTS, FIGURES / CHOICES)
-    shutil.copyfile(learning / learning_table.FIGURE, PICTURES / learning_table.FIGURE)
-
-
 def tables() -> dict[str, str]:
     """Returns the documentation's tables in Markdown, from the files in `FIGURES`."""
+    runs = FIGURES / learning_table.CASES
     return {
-        "quality": quality_table(resolution_study.read(FIGURES / "demo.csv"), FIGURES / learning_table.RESULTS),
+        "quality": quality_table(resolution_study.read(FIGURES / "demo.csv"), FIGURES / learning_table.HEADERS),
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
         "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
         **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
-        "learning": learning_table.text(FIGURES / learning_table.RESULTS),
-        "cases": learning_table.by_case(FIGURES / learning_table.CASES),
-        "equal_steps": learning_table.text(FIGURES / EQUAL_STEPS),
-        "choices": learning_table.text(FIGURES / CHOICES),
+        "wide": learning_table.text(runs, wide=True),
+        "test": learning_table.text(runs, wide=False),
+        "cases": learning_table.by_case(runs),
+        "thresholds": learning_table.by_threshold(runs, FIGURES / learning_table.FOLDS),
+        "choices": learning_table.choices(FIGURES / learning_table.CHOICES),
+        "headers": learning_table.headers(FIGURES / learning_table.HEADERS),
     }
 
 
 def quality_table(demo: Sequence[Run], learning: Path) -> str:
     """Returns a table with one row for the demo and one for real CTs."""
     real = [row for row in read_rows(learning) if row["contender"] == learning_table.BASELINE]
-    steps = f"`unet3d_real_ct`, {real[0]['steps']} steps"
+    steps = f"`unet3d_real_ct`, {ALL[learning_table.BASELINE].steps} steps"
+    by_seed = [[row for row in real if row["seed"] == seed] for seed in dict.fromkeys(row["seed"] for row in real)]
     rows = [
         [*_DEMO, *(mean_and_range(dice_values(demo, 64, mask)) for mask in MASKS)],
-        [_REAL_CT, steps, *(mean_and_range([float(row[mask]) for row in real]) for mask in MASKS)],
+        [
+            _REAL_CT,
+            steps,
+            *(mean_and_range([fmean(float(row[mask]) for row in rows) for rows in by_seed]) for mask in MASKS),
+        ],
     ]
     return markdown(["data", "job, with 8 base filters", "liver Dice per case", "lesion Dice per case"], rows)
 

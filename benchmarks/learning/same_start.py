@@ -43,7 +43,7 @@ def make_batches(number, seed=0):
 
 def our_losses(batches, layout=""):
     """Returns the losses of our training, and its initial weights {name: array}."""
-    network = UNet3D(base_filters=keras_unet.FILTERS, depth=keras_unet.LEVELS, dropout_rate=0.0)
+    network = UNet3D(base_filters=keras_unet.FILTERS, depth=keras_unet.LEVELS, norm="instance", dropout_rate=0.0)
     task = LiverTumorSegmentation(network, class_weights=(1, 1, 1), dice_weight=0.5, dice="classes")
     step = TrainingStep(task, Adam(RATE, BETA1, BETA2, EPSILON), SIZES, dtype="float64").build(mi.Layout.of(layout))
     weights = {name: value.numpy() for name, value in step.program.variables.items() if value.trainable}
@@ -90,10 +90,7 @@ class _MaxPool(keras.layers.Layer):
 def _layer_weights(layer, weights):
     """Returns our weights of a Keras layer, in the order of `layer.get_weights()`."""
     name = layer.name.replace("_", "/")  # down0_conv0 is unet3d/down0/conv0
-    if isinstance(layer, keras.layers.BatchNormalization):
-        mean, variance = layer.get_weights()[2:]
-        return [weights[f"unet3d/{name}/scale"], weights[f"unet3d/{name}/offset"], mean, variance]
-    names = [f"unet3d/{name}/filter", f"unet3d/{name}/bias"]
+    names = [f"unet3d/{name}/{part}" for part in ("scale", "offset", "filter", "bias")]
     return [weights[each] for each in names if each in weights]
 
 

@@ -1,132 +1,154 @@
-"""The results of all runs as CSV files, a table and a figure."""
+"""The results of all runs as a CSV file and as tables."""
 
-import csv
 import json
+import math
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.learning.contenders import ALL
-from benchmarks.tables import markdown, mean_and_range, read_rows
-from mtf_imaging.files.atomic import atomic_path
+from scipy import stats
 
-RESULT = "result.json"
-RESULTS, SNAPSHOTS, CASES, FIGURE = "learning.csv", "learning_snapshots.csv", "learning_cases.csv", "learning.png"
-SNAPSHOT_VALUES = ("step", "cpu_seconds", "liver", "lesion")
+from benchmarks.learning.cases import WIDE
+from benchmarks.learning.contenders import ALL
+from benchmarks.learning.runner import RESULT
+from benchmarks.tables import markdown, mean_and_range, read_rows, write_rows
+
+CASES, FOLDS, HEADERS, CHOICES = (f"learning_{name}.csv" for name in ("cases", "folds", "headers", "choices"))
 BASELINE = "documented"
-_COLUMNS = ("contender", "seed", "steps", "cpu_seconds", "liver", "lesion", "liver_0.90_s", "lesion_0.50_s")
-_GOALS = {"liver": 0.9, "lesion": 0.5}
+ARGMAX = 0.5
+_RUN = ("contender", "seed", "steps", "cpu_seconds")
+_CONFIDENCE = 0.95
+
+Row = Mapping[str, str]
 
 
 def write(output_dir: Path) -> None:
-    """Collects the results of all finished runs in a folder, and draws them."""
-    order = {name: number for number, name in enumerate(ALL)}
-    runs = [json.loads(path.read_text()) for path in output_dir.glob(f"*/{RESULT}")]
-    runs.sort(key=lambda run: (order.get(run["contender"], len(order)), run["seed"]))
-    results, snapshots, cases = [], [], []
-    for run in runs:
-        times = {f"{name}_{goal:.2f}_s": time_to(run["snapshots"], name, goal) for name, goal in _GOALS.items()}
-        results.append([(run | times)[name] for name in _COLUMNS])
-        key = [run["contender"], run["seed"]]
-        snapshots += [[*key, int(step), *values] for step, *values in run["snapshots"]]
-        cases += [[*key, case, dice["liver"], dice["lesion"]] for case, dice in run["cases"].items()]
-    _write(output_dir / RESULTS, _COLUMNS, results)
-    _write(output_dir / SNAPSHOTS, ("contender", "seed", *SNAPSHOT_VALUES), snapshots)
-    _write(output_dir / CASES, ("contender", "seed", "case", "liver", "lesion"), cases)
-    draw(output_dir / SNAPSHOTS, output_dir / FIGURE)
+    """Collects the results of all finished runs in a folder: a row for each case and threshold."""
+    paths = sorted(output_dir.glob(f"*/{RESULT}"), key=lambda path: path.stat().st_mtime)
+    rows = []
+    for path in paths:
+        run = json.loads(path.read_text())
+        rows += [{name: run[name] for name in _RUN} | row for row in run["cases"]]
+    if rows:
+        write_rows(output_dir / CASES, list(rows[0]), rows)
 
 
-def time_to(rows: Iterable[Sequence[float]], name: str, goal: float) -> float | None:
-    """Returns the CPU seconds of the first snapshot whose Dice reaches a goal; None if no snapshot reaches it.
+def read(path: Path, wide: bool | None = None, threshold: float = ARGMAX) -> dict[str, dict[str, list[Row]]]:
+    """Returns {contender: {seed: the rows of its cases}}.
 
     Args:
-      rows: (step, CPU seconds, Dice of the liver, Dice of the lesions) of each snapshot.
-      name: "liver" or "lesion".
-      goal: the Dice.
+      path: a file of `write`.
+      wide: whether to read only the wide warps, or only the other cases; None for all.
+      threshold: the threshold of the lesions.
     """
-    column = SNAPSHOT_VALUES.index(name)
-    return next((row[1] for row in rows if row[column] >= goal), None)
-
-
-def text(path: Path) -> str:
-    """Returns a Markdown table: the mean over seeds, with the range in parentheses.
-
-    The column "difference" compares the lesion Dice with the documented job's run of the same seed.
-    """
-    by_name: dict[str, list[dict[str, str]]] = {}
+    runs: dict[str, dict[str, list[Row]]] = {}
     for row in read_rows(path):
-        by_name.setdefault(row["contender"], []).append(row)
-    baseline = {row["seed"]: float(row["lesion"]) for row in by_name.get(BASELINE, [])}
-    head = ["contender", "seeds", "steps", "CPU s", "lesion", "difference", "liver", "s to lesion 0.50"]
-    head += ["s to liver 0.90"]
+        if float(row["threshold"]) == threshold and wide in (None, int(row["case"]) >= WIDE):
+            runs.setdefault(row["contender"], {}).setdefault(row["seed"], []).append(row)
+    return runs
+
+
+def dice(rows: Iterable[Row], mask: str = "lesion") -> float:
+    """Returns the mean Dice of the cases that have the mask."""
+    return statistics.fmean(
+        2 * int(row[f"{mask}_shared"]) / (int(row[f"{mask}_predicted"]) + int(row[f"{mask}_reference"]))
+        for row in rows
+        if int(row[f"{mask}_reference"])
+    )
+
+
+def share(rows: Sequence[Row], what: str, of: str) -> float:
+    """Returns the share of the predicted or of the reference voxels or lesions that is shared, over all cases."""
+    total = sum(int(row[f"{what}_{of}"]) for row in rows)
+    return sum(int(row[f"{what}_shared"]) for row in rows) / total if total else math.nan
+
+
+def difference(values: Sequence[float]) -> str:
+    """Formats the mean of differences between runs of the same seeds, with its confidence interval."""
+    mean = statistics.fmean(values)
+    if len(values) < 2:
+        return f"{mean:+.3f}"
+    half = stats.t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * statistics.stdev(values) / math.sqrt(len(values))
+    return f"{mean:+.3f} ({mean - half:+.3f} to {mean + half:+.3f})"
+
+
+def text(path: Path, wide: bool | None = None) -> str:
+    """Returns a Markdown table of all contenders: means over seeds, with ranges in parentheses.
+
+    The difference is that of the lesion Dice from the documented job's run with the same seed.
+    """
+    runs = read(path, wide)
+    baseline = {seed: dice(rows) for seed, rows in runs.get(BASELINE, {}).items()}
+    head = ["contender", "seeds", "steps", "CPU s", "lesion Dice", "difference", "voxel precision", "voxel recall"]
+    head += ["lesion precision", "lesion recall", "liver Dice"]
     lines = []
-    for name, rows in by_name.items():
-        title = ALL[name].title if name in ALL else name
-        seconds = statistics.mean(float(row["cpu_seconds"]) for row in rows)
-        pairs = [float(row["lesion"]) - baseline[row["seed"]] for row in rows if row["seed"] in baseline]
-        lesion, liver = (mean_and_range([float(row[mask]) for row in rows]) for mask in ("lesion", "liver"))
-        cells = [f"`{name}`: {title}", str(len(rows)), rows[0]["steps"], f"{seconds:.0f}", lesion]
-        cells += [mean_and_range(pairs) if pairs and name != BASELINE else "", liver]
-        cells += [_times([row[column] for row in rows]) for column in ("lesion_0.50_s", "liver_0.90_s")]
-        lines.append(cells)
+    for name, by_seed in runs.items():
+        every = list(by_seed.values())
+        pairs = [dice(rows) - baseline[seed] for seed, rows in by_seed.items() if seed in baseline]
+        seconds = statistics.fmean(float(rows[0]["cpu_seconds"]) for rows in every)
+        cells = [f"`{name}`: {ALL[name].title}", str(len(every)), every[0][0]["steps"], f"{seconds:.0f}"]
+        cells += [mean_and_range([dice(rows) for rows in every])]
+        cells += [difference(pairs) if pairs and name != BASELINE else ""]
+        for what in ("lesion", "lesions"):
+            for of in ("predicted", "reference"):
+                values = [value for rows in every if not math.isnan(value := share(rows, what, of))]
+                cells.append(f"{statistics.fmean(values):.3f}" if values else "-")
+        lines.append([*cells, mean_and_range([dice(rows, "liver") for rows in every])])
     return markdown(head, lines)
 
 
 def by_case(path: Path) -> str:
-    """Returns a Markdown table of the lesion and liver Dice of each case, the mean over seeds."""
-    rows = read_rows(path)
-    cases = list(dict.fromkeys(row["case"] for row in rows))
-    lines = []
-    for name in dict.fromkeys(row["contender"] for row in rows):
+    """Returns a Markdown table of the lesion Dice of each case with lesions, the mean over seeds."""
+    runs = read(path)
+    keys = sorted({int(row["case"]) for by_seed in runs.values() for rows in by_seed.values() for row in rows})
+    lines, head = [], ["contender"]
+    for name, by_seed in runs.items():
         cells = [f"`{name}`"]
-        for case in cases:
-            own = [row for row in rows if row["contender"] == name and row["case"] == case]
-            lesion, liver = (statistics.mean(float(row[mask]) for row in own) for mask in ("lesion", "liver"))
-            cells.append(f"{lesion:.3f} / {liver:.3f}")
+        for key in keys:
+            own = [row for rows in by_seed.values() for row in rows if int(row["case"]) == key]
+            if int(own[0]["lesion_reference"]):
+                head += [f"case {key}"] * (len(lines) == 0)
+                cells.append(f"{statistics.fmean(dice([row]) for row in own):.3f}")
         lines.append(cells)
-    return markdown(["contender", *(f"case {case}" for case in cases)], lines)
+    return markdown(head, lines)
 
 
-def _times(values: Sequence[str]) -> str:
-    """Returns the mean of the known times in seconds, and the number of runs that did not reach the goal."""
-    reached = [float(value) for value in values if value]
-    missed = len(values) - len(reached)
-    mean = f"{statistics.mean(reached):.0f}" if reached else "-"
-    return f"{mean}; {missed} of {len(values)} never" if missed else mean
+def by_threshold(path: Path, fold_path: Path, name: str = BASELINE) -> str:
+    """Returns a Markdown table of the lesion Dice of a contender by the threshold of the lesions."""
+    thresholds = sorted({float(row["threshold"]) for row in read_rows(path)}, reverse=True)
+    lines = []
+    for threshold in thresholds:
+        parts = [(fold_path, None), (path, False), (path, True)]
+        cells = [f"{threshold:g}{' (argmax)' if threshold == ARGMAX else ''}"]
+        for file, wide in parts:
+            runs = read(file, wide, threshold).get(name, {}) if file.exists() else {}
+            cells.append(mean_and_range([dice(rows) for rows in runs.values()]))
+        lines.append(cells)
+    return markdown(["threshold", "folds of the training cases", "test cases", "wide warps"], lines)
 
 
-def draw(
-    path: Path, picture: Path, names: Sequence[str] = (BASELINE, "zero_biases", "keras_whole", "keras_patches")
-) -> None:
-    """Plots held-out Dice against CPU seconds: the mean and range over seeds."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rows = read_rows(path)
-    figure, axes = pyplot.subplots(1, 2, figsize=(9, 3.6), sharex=True)
-    for axis, mask in zip(axes, ("lesion", "liver"), strict=True):
-        for name in names:
-            by_step: dict[int, list[dict[str, str]]] = {}
-            for row in rows:
-                if row["contender"] == name:
-                    by_step.setdefault(int(row["step"]), []).append(row)
-            if not by_step:
-                continue
-            points = [by_step[step] for step in sorted(by_step)]
-            seconds = [statistics.mean(float(row["cpu_seconds"]) for row in point) for point in points]
-            dice = [[float(row[mask]) for row in point] for point in points]
-            (line,) = axis.plot(seconds, [statistics.mean(values) for values in dice], label=name)
-            axis.fill_between(seconds, list(map(min, dice)), list(map(max, dice)), color=line.get_color(), alpha=0.15)
-        axis.set(title=f"held-out Dice: {mask}", xlabel="CPU seconds", ylim=(0, 1))
-        axis.grid(alpha=0.3)
-    axes[0].legend(fontsize=8)
-    figure.tight_layout()
-    figure.savefig(picture, dpi=120)
-    pyplot.close(figure)
+def choices(path: Path) -> str:
+    """Returns a Markdown table of earlier runs on folds, of which only the Dice is stored."""
+    by_name: dict[str, list[Row]] = {}
+    for row in read_rows(path):
+        by_name.setdefault(row["contender"], []).append(row)
+    baseline = {row["seed"]: float(row["lesion"]) for row in by_name[BASELINE]}
+    lines = []
+    for name, rows in by_name.items():
+        lesion, liver = (mean_and_range([float(row[mask]) for row in rows]) for mask in ("lesion", "liver"))
+        pairs = difference([float(row["lesion"]) - baseline[row["seed"]] for row in rows]) if name != BASELINE else ""
+        seconds = statistics.fmean(float(row["cpu_seconds"]) for row in rows)
+        lines.append(
+            [f"`{name}`: {ALL[name].title}", str(len(rows)), rows[0]["steps"], f"{seconds:.0f}", lesion, pairs, liver]
+        )
+    return markdown(["contender", "seeds", "steps", "CPU s", "lesion", "difference", "liver"], lines)
 
 
-def _write(path: Path, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    with atomic_path(path) as temporary, open(temporary, "w", newline="") as file:
-        csv.writer(file).writerows([columns, *rows])
+def headers(path: Path) -> str:
+    """Returns a Markdown table of the lesion and liver Dice of the case without axes in its header."""
+    lines, rows = [], [row for row in read_rows(path) if row["case"] == "101"]
+    for name in dict.fromkeys(row["contender"] for row in rows):
+        own = [row for row in rows if row["contender"] == name]
+        cells = [mean_and_range([float(row[mask]) for row in own]) for mask in ("lesion", "liver")]
+        lines.append([f"`{name}`", str(len(own)), *cells])
+    return markdown(["contender", "seeds", "lesion", "liver"], lines)

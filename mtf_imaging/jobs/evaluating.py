@@ -36,6 +36,5 @@ def evaluate(own: EvaluateSettings) -> list:
         if not group.is_first:
             follow(subject, images, network)
             return []
-        cleanup = [] if own.choose_cleanup else subject.cleanup.names  # rules are chosen on labels before any cleanup
         idle = settings_not_taken(KINDS[subject.kind])
-        return evaluate_images(subject, images, network, own, provenance(own, runs, idle, cleanup))
+        return evaluate_images(subject, images, network, own, provenance(own, runs, idle, subject.cleanup.names))

@@ -98,7 +98,7 @@ class CleanupSettings(Settings):
       lesions_in_liver: whether to drop lesions that do not touch the liver.
       cleanup_rules: stored for the rules that were chosen on held-out cases, unless one of the two settings above is
           True; none for no rules; lits for the two settings above; or a list such as
-          liver=largest,lesion=min_volume:0.1.
+          lesion=threshold:0.2,liver=largest,lesion=min_volume:0.1.
     """
 
     largest_liver: bool = setting(default=False, example="True")
@@ -111,10 +111,10 @@ class CleanupSetting(Settings):
     """The postprocessing of a segmentation.
 
     Attributes:
-      cleanup: rules that remove components from the segmentation of a volume, such as
-        liver=largest,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it; or none; or stored, the
-        rules that evaluate or cross_validate chose on held-out cases and stored in `model_dir`. In Python, also a
-        `Cleanup`. Default: stored.
+      cleanup: rules for the segmentation of a volume, which set the threshold of a probability or remove components,
+        such as lesion=threshold:0.2,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it;
+        or none; or stored, the rules that evaluate or cross_validate chose on held-out cases and stored in `model_dir`.
+        In Python, also a `Cleanup`. Default: stored.
     """
 
     cleanup: CleanupSettings | str | None = setting(default=None, flag=True)

@@ -210,9 +210,9 @@ class CrossValidateSettings(
       output_dir: folder for the folds and the pooled results. It can contain one cross-validation.
       folds: folds to train, counted from 0, for instance 0,2. Default: all. The pooled results cover all finished folds
         in the folder.
-      cleanup: rules that remove components from the segmentations of volumes, such as
-        liver=largest,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it; or none. Default: rules
-        are chosen on the held-out cases and stored in `output_dir`.
+      cleanup: rules for the segmentations of volumes, which set the threshold of a probability or remove components,
+        such as lesion=threshold:0.2,lesion=min_volume:0.1 (mL); or lits, one liver and no lesions outside it;
+        or none. Default: rules are chosen on the held-out cases and stored in `output_dir`.
       save_configuration: function that process 0 calls once per fold, with the fold, facts about the data and the
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
     """

@@ -1,5 +1,6 @@
-"""The benchmark of learning: contenders, the Keras program, the table, and runs that are not repeated."""
+"""The benchmark of learning: contenders, the Keras program, the tables, and runs that are not repeated."""
 
+import itertools
 import json
 import re
 import sys
@@ -9,59 +10,87 @@ import numpy as np
 import pytest
 
 from benchmarks.learning import __main__ as learning
-from benchmarks.learning import cases, clocked, table
+from benchmarks.learning import cases, runner, table
 from benchmarks.learning.contenders import ALL, DOCUMENTED
-from benchmarks.learning.runner import Runner
+from benchmarks.learning.runner import Runner, case_rows
 from mtf_imaging.cli.config.resources import shipped_files
-from tests.scores import read_rows
-
-SNAPSHOTS = [[10, 30.0, 0.85, 0.1], [20, 50.0, 0.92, 0.4], [30, 70.0, 0.95, 0.6]]
 
 
-def finish(folder, contender, seed, lesion, snapshots=SNAPSHOTS, steps=30):
-    dice = {"liver": 0.95, "lesion": lesion}
-    result = {"contender": contender, "seed": seed, "steps": steps, "cpu_seconds": 70.0, **dice}
+def finish(folder, contender, seed, *shared, steps=30):
+    """Writes the result of a run: case 7, case 300 and so on share some of 10 predicted and 10 reference voxels."""
+    rows = []
+    for key, voxels in zip((7, 300, 301), shared, strict=False):
+        counts = {"predicted": 10, "reference": 10, "shared": voxels}
+        values = {f"{what}_{of}": n for what in ("liver", "lesion", "lesions") for of, n in counts.items()}
+        rows += [
+            {"case": key, "threshold": 0.5, **values},
+            {"case": key, "threshold": 0.1, **values, "lesion_shared": 9},
+        ]
     path = folder / f"{contender}-{seed}"
     path.mkdir(parents=True)
-    (path / table.RESULT).write_text(json.dumps(result | {"cases": {"7": dice}, "snapshots": snapshots}))
+    result = {"contender": contender, "seed": seed, "steps": steps, "cpu_seconds": 70.0, "cases": rows}
+    (path / runner.RESULT).write_text(json.dumps(result))
 
 
-def test_the_table_has_means_ranges_differences_and_times(tmp_path):
-    finish(tmp_path, "keras_whole", 1, 0.5)
-    finish(tmp_path, "documented", 1, 0.6)
-    finish(tmp_path, "documented", 2, 0.8, [[*row[:3], 0.2] for row in SNAPSHOTS])
+def cells(line):
+    return [cell.strip() for cell in line.split("|")[1:-1]]
+
+
+def test_the_table_has_means_ranges_and_paired_differences(tmp_path):
+    for seed, ours, keras in ((1, 6, 5), (2, 8, 5)):
+        finish(tmp_path, "documented", seed, 0, ours, ours)
+        finish(tmp_path, "keras_whole", seed, 4, keras, keras)
     table.write(tmp_path)
-    _, _, documented, keras = table.text(tmp_path / table.RESULTS).splitlines()
-    cells = [cell.strip() for cell in documented.split("|")[1:-1]]
-    assert cells[1:4] == ["2", "30", "70"]
-    assert cells[4:] == ["0.700 (0.600 to 0.800)", "", "0.950 (0.950 to 0.950)", "70; 1 of 2 never", "50"]
-    cells = [cell.strip() for cell in keras.split("|")[1:-1]]
-    assert cells[0] == "`keras_whole`: plain Keras, whole volumes"
-    assert cells[4:6] == ["0.500", "-0.100"]
-    assert [
-        row["cpu_seconds"] for row in read_rows(tmp_path / table.SNAPSHOTS) if row["contender"] == "keras_whole"
-    ] == [
-        "30.0",
-        "50.0",
-        "70.0",
+    path = tmp_path / table.CASES
+    _, _, documented, keras = table.text(path, wide=True).splitlines()
+    assert cells(documented)[1:6] == ["2", "30", "70", "0.700 (0.600 to 0.800)", ""]
+    assert cells(documented)[6:] == ["0.700"] * 4 + ["0.700 (0.600 to 0.800)"]
+    # The differences are -0.1 and -0.3: a mean of -0.2 with a standard error of 0.1, of which t(0.975, 1) = 12.706.
+    assert cells(keras)[:6] == [
+        "`keras_whole`: plain Keras, whole volumes",
+        *("2", "30", "70", "0.500 (0.500 to 0.500)", "-0.200 (-1.471 to +1.071)"),
     ]
-    assert (tmp_path / table.FIGURE).read_bytes().startswith(b"\x89PNG")
-    assert table.by_case(tmp_path / table.CASES).splitlines()[2:] == [
-        "| `documented` | 0.700 / 0.950 |",
-        "| `keras_whole` | 0.500 / 0.950 |",
+    assert "`keras_whole`" in table.text(path, wide=False)
+    assert table.by_case(path).splitlines() == [
+        "| contender | case 7 | case 300 | case 301 |",
+        "| --- | --- | --- | --- |",
+        "| `documented` | 0.000 | 0.700 | 0.700 |",
+        "| `keras_whole` | 0.400 | 0.500 | 0.500 |",
+    ]
+    assert [cells(line)[0::3] for line in table.by_threshold(path, tmp_path / "none.csv").splitlines()[2:]] == [
+        ["0.5 (argmax)", "0.700 (0.600 to 0.800)"],
+        ["0.1", "0.900 (0.900 to 0.900)"],
     ]
 
 
-def test_the_time_to_a_dice_is_that_of_the_first_snapshot():
-    assert table.time_to(SNAPSHOTS, "liver", 0.9) == 50.0
-    assert table.time_to(SNAPSHOTS, "lesion", 0.5) == 70.0
-    assert table.time_to(SNAPSHOTS, "lesion", 0.7) is None
+def test_cases_without_lesions_count_in_precision_but_not_in_dice():
+    row = {"lesion_predicted": "4", "lesion_reference": "0", "lesion_shared": "0"}
+    real = {"lesion_predicted": "4", "lesion_reference": "4", "lesion_shared": "2"}
+    assert table.dice([row, real]) == 0.5
+    assert table.share([row, real], "lesion", "predicted") == 0.25
+    assert table.share([row, real], "lesion", "reference") == 0.5
 
 
-def test_schedules_end_with_the_run():
-    assert "PolyDecay.steps = 200" in ALL["documented"].bindings(200)
-    assert "WarmUp.steps = 20" in ALL["warm_up"].bindings(200)
-    assert "StepDecay.every = 133" in ALL["step_decay"].bindings(200)
+def test_rows_of_a_case_at_each_threshold(tmp_path):
+    import nibabel
+
+    reference = np.zeros((6, 4, 4), np.uint8)
+    reference[1:5, 1:3] = 1
+    reference[2, 1, 1], reference[4, 2, 2] = 2, 2
+    probabilities = np.eye(3, dtype=np.float32)[np.minimum(reference, 1)]
+    probabilities[2, 1, 1] = 0, 0.4, 0.6
+    probabilities[4, 2, 2] = 0, 0.75, 0.25
+    turned = np.diag([-3.0, 3, 3, 1])
+    (tmp_path / "test").mkdir()
+    for path, array in (("test/segmentation-7.nii.gz", reference), ("segmentation-7.nii.gz", probabilities)):
+        nibabel.save(nibabel.Nifti1Image(array, turned), tmp_path / path)
+    rows = {row["threshold"]: row for row in case_rows(tmp_path / "segmentation-7.nii.gz", tmp_path)}
+    assert [*rows] == [*runner.THRESHOLDS]
+    for threshold, found in ((0.5, 1), (0.3, 1), (0.2, 2)):
+        row = rows[threshold]
+        assert [row[f"lesion_{of}"] for of in ("predicted", "reference", "shared")] == [found, 2, found]
+        assert [row[f"lesions_{of}"] for of in ("predicted", "reference", "shared")] == [found, 2, found]
+        assert row["liver_shared"] == row["liver_reference"] == 32
 
 
 def test_the_documented_contender_follows_the_first_lines_of_its_job():
@@ -73,23 +102,21 @@ def test_the_documented_contender_follows_the_first_lines_of_its_job():
 def test_finished_runs_are_not_repeated(lits_sizes, tmp_path, monkeypatch, capsys):
     ran = []
 
-    def run(self, contender, seed, steps, core):
-        ran.append((contender.name, seed, steps))
-        finish(self.output_dir, contender.name, seed, 0.5)
+    def run(self, contender, seed):
+        ran.append((contender.name, seed))
+        finish(self.output_dir, contender.name, seed, 5, 5)
 
-    monkeypatch.setattr(Runner, "convert", lambda *_: None)
-    monkeypatch.setattr(Runner, "pilot", lambda self, contender, seed, core: (10.0, 0.5))
     monkeypatch.setattr(Runner, "run", run)
     words = ["learning", "--cases", str(lits_sizes), "--output_dir", str(tmp_path / "out"), "--seeds", "1,2"]
     for _ in range(2):
-        monkeypatch.setattr(sys, "argv", [*words, "--contenders", "documented,zero_biases", "--cpu_seconds", "60"])
+        monkeypatch.setattr(sys, "argv", [*words, "--contenders", "documented,zero_biases"])
         learning.main()
         assert "`zero_biases`" in capsys.readouterr().out
-    assert sorted(ran) == [(name, seed, 100) for name in ("documented", "zero_biases") for seed in (1, 2)]
+    assert ran == [(name, seed) for seed in (1, 2) for name in ("documented", "zero_biases")]
     monkeypatch.setattr(sys, "argv", [*words, "--contenders", "typo"])
     with pytest.raises(SystemExit):
         learning.main()
-    assert "unknown contender typo. Fix: choose from main, choices, all, or names: " in capsys.readouterr().err
+    assert "unknown contender typo. Fix: choose from documented, keras_whole, " in capsys.readouterr().err
     monkeypatch.setattr(
         sys, "argv", ["learning", "--cases", str(tmp_path / "no"), "--output_dir", str(tmp_path / "new")]
     )
@@ -99,49 +126,48 @@ def test_finished_runs_are_not_repeated(lits_sizes, tmp_path, monkeypatch, capsy
     assert not (tmp_path / "new").exists()
 
 
-def test_settings_are_chosen_without_the_test_cases():
-    assert set(learning.GROUPS["choices"]) == {name for name, contender in ALL.items() if not contender.is_keras}
-
-
-def test_three_folds_score_each_training_case_once(tmp_path):
-    names = [f"{kind}-{number}.nii.gz" for kind in ("volume", "segmentation") for number in range(7)]
-    for name in names:
-        path = tmp_path / "train" / name
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
+def test_three_folds_score_each_training_case_once(lits_sizes, tmp_path):
     scored = []
     for seed in (1, 2, 3):
-        fold = cases.split(tmp_path, cases.ON_FOLDS, seed, tmp_path / "out")
-        held_out, trained = (sorted(path.name for path in (fold / part).iterdir()) for part in ("test", "train"))
-        assert sorted(held_out + trained) == sorted(names)
-        scored += held_out
-    assert sorted(scored) == sorted(names)
-    assert cases.split(tmp_path, cases.TEST, 1, tmp_path / "out") == tmp_path
+        fold = cases.prepare(lits_sizes, cases.ON_FOLDS, seed, tmp_path / "out")
+        names = {
+            part: [path.name for path in (fold / part).iterdir()]
+            for part in ("train", "test")
+            if (fold / part).exists()
+        }
+        scored += names.get("test", [])
+        assert sorted(name for part in names.values() for name in part) == sorted(
+            f"{kind}-{n}.nii.gz" for kind in ("volume", "segmentation") for n in (0, 1, 2, 3)
+        )
+    assert len(scored) == len(set(scored)) == 8
+    held_out = cases.prepare(lits_sizes, cases.HELD_OUT, 1, tmp_path / "out")
+    assert sorted(cases.number(path) for path in held_out.glob("test/volume*")) == [7, 300]
+
+
+def test_a_header_without_axes_is_repaired(lits_sizes, tmp_path):
+    import nibabel
+
+    folder = cases.prepare(lits_sizes, cases.HELD_OUT, 1, tmp_path / "out")
+    for kind in ("volume", "segmentation"):
+        repaired = nibabel.load(folder / f"test/{kind}-7.nii.gz")
+        np.testing.assert_allclose(np.abs(np.diag(repaired.affine)), [3, 3, 5, 1])
+    assert (folder / "train/volume-1.nii.gz").is_symlink()
 
 
 def test_voxel_sizes_that_headers_lack_come_from_the_other_cases(lits_sizes):
     assert cases.lost_sizes(lits_sizes) == "case,x,y,z\n7,3,3,5\n"
 
 
-def test_evaluations_are_no_part_of_the_cpu_seconds(tmp_path, monkeypatch):
-    clock = iter([10.0, 14.0, 20.0, 21.0])  # before and after each of two evaluations
-    monkeypatch.setattr(clocked.time, "process_time", lambda: next(clock))
-    monkeypatch.setattr(clocked.Evaluator, "_run", lambda self, step: None)
-    monkeypatch.setattr(clocked.ClockedEvaluator, "path", tmp_path / "seconds.csv", raising=False)
-    evaluator = object.__new__(clocked.ClockedEvaluator)
-    evaluator._run(5)
-    evaluator._run(10)
-    assert (tmp_path / "seconds.csv").read_text() == "step,cpu_seconds\n5,10.00\n10,16.00\n"
-
-
 @pytest.fixture
 def lits_sizes(tmp_path):
     import nibabel
 
-    for part, number, affine in (("train", 1, np.diag([3.0, 3, 5, 1])), ("test", 7, np.eye(4))):
-        path = tmp_path / part / f"volume-{number}.nii.gz"
-        path.parent.mkdir(exist_ok=True)
-        nibabel.save(nibabel.Nifti1Image(np.zeros((3, 2, 2), np.int16), affine), path)
+    for part, numbers in (("train", range(4)), ("test", [7]), ("wide", [300])):
+        (tmp_path / part).mkdir()
+        for number, (kind, dtype) in itertools.product(numbers, (("volume", np.int16), ("segmentation", np.uint8))):
+            affine = np.eye(4) if number == 7 else np.diag([3.0, 3, 5, 1])
+            path = tmp_path / part / f"{kind}-{number}.nii.gz"
+            nibabel.save(nibabel.Nifti1Image(np.zeros((3, 2, 2), dtype), affine), path)
     return tmp_path
 
 
@@ -160,11 +186,11 @@ def test_the_keras_program_has_the_network_of_the_job_and_keeps_the_voxels_of_a_
     labels = (rng.random((9, 8, 7)) > 0.7).astype(np.uint8) + (rng.random((9, 8, 7)) > 0.9)
     nibabel.save(nibabel.Nifti1Image(300 * labels.astype(np.int16), flipped), tmp_path / "volume-1.nii.gz")
     nibabel.save(nibabel.Nifti1Image(labels.astype(np.uint8), flipped), tmp_path / "segmentation-1.nii.gz")
-    ((name, image, turned, file),) = keras_unet.read(tmp_path)
+    ((image, turned, file),) = keras_unet.read(tmp_path)
     np.testing.assert_array_equal(turned, labels[::-1, ::-1])
-    keras_unet.save(turned, file, tmp_path / "out.nii.gz")
-    np.testing.assert_array_equal(nibabel.load(tmp_path / "out.nii.gz").dataobj, labels)
-    assert name == "segmentation-1.nii.gz"
+    values = np.eye(3, dtype=np.float32)[turned]
+    keras_unet.save(values, file, tmp_path / "out.nii.gz")
+    np.testing.assert_array_equal(np.argmax(nibabel.load(tmp_path / "out.nii.gz").dataobj, -1), labels)
     assert image.shape == labels.shape
 
 

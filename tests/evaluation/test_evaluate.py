@@ -36,6 +36,7 @@ def test_evaluation_writes_predictions_metrics_and_pictures(tmp_path, folder, ca
     assert metrics["detection"]["iou_above_0.5"]["f1"] == 1.0
     files = sorted(str(path.relative_to(out)) for path in out.rglob("*") if path.is_file())
     assert files == [
+        *(f"calibration/case-{n}.npz" for n in (12, 3, 4)),
         "metrics.csv",
         "metrics.json",
         "pictures/case-3.png",

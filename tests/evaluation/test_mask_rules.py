@@ -36,7 +36,7 @@ def expected(labels, text):
     if rule.kind == "largest":
         kept = [1 + np.argmax(sizes)] if count else []
     elif rule.kind == "min_volume":
-        kept = 1 + np.flatnonzero(sizes * 0.2 >= rule.volume)
+        kept = 1 + np.flatnonzero(sizes * 0.2 >= rule.value)
     else:
         kept = np.unique(numbers[ndimage.binary_dilation(np.isin(labels, rule.container_labels), FULL)])
     return np.where((numbers > 0) & ~np.isin(numbers, kept), 0, labels)
@@ -94,7 +94,7 @@ def test_tables_predict_the_dice_of_each_rule(text):
     [
         (
             "spleen",
-            "cleanup 'spleen' is not a rule. Fix: give MASK=largest, MASK=min_volume:ML or MASK=inside:MASK, for",
+            "cleanup 'spleen' is not a rule. Fix: give MASK=largest, MASK=min_volume:ML, MASK=inside:MASK or ",
         ),
         ("spleen=larges", "cleanup 'spleen=larges' is not a rule. Did you mean 'largest'? Fix: "),
         ("spleen=largest:2", "is not a rule. Did you mean"),

@@ -1,8 +1,9 @@
 """What predictions and evaluations of all kinds have in common: batches, errors of single images, and resuming."""
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import nibabel
@@ -41,6 +42,7 @@ class Example(NamedTuple):
       network: a network whose prediction depends on the image.
       bad: the keys of two images that are not in one batch of two.
       is_scored: whether the kind has labels.
+      scored: other arguments of `images` for scores.
     """
 
     write: Callable[[Path], object]
@@ -48,6 +50,7 @@ class Example(NamedTuple):
     network: Network
     bad: tuple[str, str]
     is_scored: bool = True
+    scored: Mapping[str, object] = MappingProxyType({})
 
 
 def write_volumes(folder):
@@ -89,6 +92,7 @@ EXAMPLES = {
         lambda **settings: volumes(Sampling(GRID), **settings),
         of_function(near([0.1, 0.5, 0.9]), 1, 3),
         ("1", "4"),
+        scored={"is_scored": True},
     ),
     "photos": Example(
         lambda folder: write_photos(folder, lists=False, sizes=((20, 30), (20, 30), (17, 23))),
@@ -194,7 +198,7 @@ def test_bad_images_are_reported_after_the_others_are_predicted(folder, tmp_path
 def test_bad_images_are_reported_after_the_others_are_scored(folder, tmp_path):
     name, folder = folder
     example = EXAMPLES[name]
-    images = example.images()
+    images = example.images(**example.scored)
     intercept(images, failing(example.bad))
     with pytest.raises(DataError, match=rf"2 of \d+ {images.nouns} cannot be used:") as caught:
         loops.evaluate(images, folder, tmp_path / "scores", example.network, progress=False)
@@ -252,7 +256,9 @@ def test_pictures_are_drawn_of_the_first_images(folder, tmp_path):
     example = EXAMPLES[name]
     for number in (0, 2):
         out = tmp_path / f"scores{number}"
-        loops.evaluate(example.images(), folder, out, example.network, progress=False, num_pictures=number)
+        loops.evaluate(
+            example.images(**example.scored), folder, out, example.network, progress=False, num_pictures=number
+        )
         assert len([*out.glob("pictures/*.png")]) == number
 
 
@@ -291,10 +297,17 @@ def test_an_evaluation_never_replaces_other_results(folder, tmp_path, existing):
     name, folder = folder
     example, out = EXAMPLES[name], tmp_path / "scores"
     if existing == "picture":
-        loops.evaluate(example.images(), folder, tmp_path / "first", example.network, progress=False, num_pictures=1)
+        loops.evaluate(
+            example.images(**example.scored),
+            folder,
+            tmp_path / "first",
+            example.network,
+            progress=False,
+            num_pictures=1,
+        )
         (existing,) = (path.relative_to(tmp_path / "first") for path in (tmp_path / "first/pictures").glob("*"))
     (out / existing).parent.mkdir(parents=True)
     (out / existing).write_bytes(b"mine")
     with pytest.raises(DataError, match="the file already exists and belongs to other"):
-        loops.evaluate(example.images(), folder, out, example.network, progress=False)
+        loops.evaluate(example.images(**example.scored), folder, out, example.network, progress=False)
     assert contents(out) == {str(existing): b"mine"}

@@ -17,19 +17,20 @@ from tests.kinds import loops
 ANY = Sampling((8, 8, 8))  # for what does not depend on the grid
 
 
-def volumes(sampling, description=LITS, maps=NO_MAPS, **settings):
+def volumes(sampling, description=LITS, maps=NO_MAPS, is_scored=False, **settings):
     """Returns the volumes that a network with the given grid and description predicts.
 
     Args:
       sampling: the grid of the network.
       description: the description of the training data.
       maps: the maps to write.
+      is_scored: whether the volumes are scored.
       **settings: fields of `Inference`.
     """
     fields = None if description is LITS else as_fields(description)
     facts = Facts(VOLUMES, format_grids(sampling.grids), format_spacing(sampling.spacing), description=fields)
     settings |= {"probabilities": maps.probabilities, "uncertainty": maps.uncertainty, "ensemble": maps.several}
-    return Images(Path("run"), facts, Inference(**settings))
+    return Images(Path("run"), facts, Inference(**settings), is_scored)
 
 
 def sliced_labels(slices, probabilities, geometry, sampling, path, description=LITS, ends=()):
@@ -69,4 +70,6 @@ def evaluate(
 ):
     """Segments and scores volumes; see `loops.evaluate`. The settings are those of `volumes`."""
     own = {"num_pictures": num_pictures, "progress": progress}
-    return loops.evaluate(volumes(sampling, **settings), input_dir, output_dir, network, cases, provenance, **own)
+    return loops.evaluate(
+        volumes(sampling, is_scored=True, **settings), input_dir, output_dir, network, cases, provenance, **own
+    )

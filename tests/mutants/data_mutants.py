@@ -160,8 +160,8 @@ MUTANTS = [
         "tests/data/test_label_region.py",
         ("int(columns.max()) + 1)", "int(columns.max()))"),
         (
-            "    labels[inside] = description.to_labels(resampled_region(probabilities, grid, spans, region))[inside]",
-            "    labels[:] = description.to_labels(resampled_region(probabilities, grid, spans, region))",
+            "    values = resampled_region(probabilities, grid, spans, region)[inside]",
+            "    values, inside = resampled_region(probabilities, grid, spans, region), slice(None)",
             "",
             _SAMPLING,
         ),

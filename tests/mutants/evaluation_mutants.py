@@ -32,6 +32,19 @@ MUTANTS = [
         ("math.prod(spacing) / 1000", "math.prod(spacing) / 100"),
     ),
     *mutants(
+        "mtf_imaging/evaluation/cleanup/thresholds.py",
+        "tests/evaluation/test_thresholds.py",
+        ("rule.labels, description)] = factor", "rule.labels, description)] *= factor"),
+        ("(0.5 if description.has_regions else 1 - rule.value)", "(1 - rule.value)"),
+        ("_MOST = max(_ODDS) / min(_ODDS)", "_MOST = max(_ODDS)"),
+        ("description.mask(name, labels)[counts])", "description.mask(name, labels)[...])"),
+    ),
+    *mutants(
+        "mtf_imaging/evaluation/cleanup/choosing.py",
+        "tests/evaluation/test_thresholds.py tests/evaluation/test_mask_rules.py",
+        ("flat[opened.places] = opened.changed(before, rules, own)", "opened.changed(before, rules, own)"),
+    ),
+    *mutants(
         "mtf_imaging/evaluation/volume_scores/overlap.py",
         _METRICS,
         ("return self.prediction + self.reference - self.intersection", "return self.prediction + self.reference"),

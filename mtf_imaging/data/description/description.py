@@ -108,6 +108,11 @@ class Description:
         values = np.asarray(values, np.float32)
         return expit(values) if self.has_regions else softmax(values, axis=-1)
 
+    @property
+    def of_probabilities(self) -> "Description":
+        """The description of a network that predicts probabilities, with the same labels."""
+        return dataclasses.replace(self, has_logits=False)
+
     def to_labels(self, values: np.ndarray) -> np.ndarray:
         """Returns the most probable label of each voxel.
 

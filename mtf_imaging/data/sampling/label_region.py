@@ -76,7 +76,12 @@ def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Itera
 
 
 def labels_of_region(
-    probabilities: np.ndarray, grid: Grid, spans: Spans, region: Region, description: Description = LITS
+    probabilities: np.ndarray,
+    grid: Grid,
+    spans: Spans,
+    region: Region,
+    description: Description = LITS,
+    factors: np.ndarray | None = None,
 ) -> np.ndarray:
     """Returns the labels of one region of a volume.
 
@@ -89,6 +94,7 @@ def labels_of_region(
       spans: the voxels of the whole volume along x, y, z, in grid coordinates.
       region: the region of the volume.
       description: the labels or regions that the probabilities represent.
+      factors: factors of the probabilities before labels are chosen, `[classes]`; None for none.
 
     Returns:
       uint8 `[x, y, z]` with the shape of the region: the labels, 0 beyond the grid.
@@ -97,7 +103,10 @@ def labels_of_region(
     if not labels.size:
         return labels
     inside = covered_region(grid, spans, region)
-    labels[inside] = description.to_labels(resampled_region(probabilities, grid, spans, region))[inside]
+    values = resampled_region(probabilities, grid, spans, region)[inside]
+    if factors is not None:
+        values, description = description.probabilities(values) * factors, description.of_probabilities
+    labels[inside] = description.to_labels(values)
     return labels
 
 

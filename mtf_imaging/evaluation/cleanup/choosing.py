@@ -3,24 +3,29 @@
 As in the postprocessing of nnU-Net (Isensee et al. 2021, https://doi.org/10.1038/s41592-020-01008-z), a rule is chosen
 only if it increases the mean Dice of the held-out cases and does not decrease the Dice of any mask. nnU-Net has one
 rule, the largest component of the foreground or of a class. Here, rules may also remove small components and components
-outside another mask.
+outside another mask, and set the probability above which a mask is predicted.
 """
 
+import dataclasses
 import functools
 import itertools
 from collections.abc import Iterable, Sequence
 
+import numpy as np
+
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
-from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, KINDS, LARGEST, MIN_VOLUME
+from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, KINDS, LARGEST, MIN_VOLUME, THRESHOLD
 from mtf_imaging.evaluation.cleanup.rule_text import Rule, make_rule
 from mtf_imaging.evaluation.cleanup.stored_choice import Choice, Dice
 from mtf_imaging.evaluation.cleanup.tables import CaseTables, case_tables
+from mtf_imaging.evaluation.cleanup.thresholds import CANDIDATES, OpenVoxels
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import Run, attempt
 from mtf_imaging.evaluation.pairs.score_pairs import read_labels
-from mtf_imaging.evaluation.volume_scores.overlap import mean
+from mtf_imaging.evaluation.volume_scores.overlap import Overlap, mean, overlap, scored_labels
+from mtf_imaging.evaluation.volume_scores.voxels import whole
 
 VOLUMES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # mL, the candidates of min_volume
 _GAIN = 1e-6  # of the mean Dice; a smaller gain is a tie, for which no rule is chosen
@@ -36,7 +41,8 @@ def choose_rules(
 ) -> Choice:
     """Chooses rules for the masks of held-out cases.
 
-    The union of all masks comes first, then one mask after the other. At each step, the rule with the highest mean Dice
+    Thresholds come first, if there are probabilities, then the union of all masks, then one mask after the other. At
+    each step, the rule with the highest mean Dice
     is chosen, given the rules chosen before.
 
     Args:
@@ -69,7 +75,7 @@ class _Measured:
 
     def __init__(self, pairs: Sequence[Pair], run: Run, scoring: Scoring) -> None:
         self._pairs, self._run, self._scoring = pairs, run, scoring
-        self._groups = _candidates(scoring.description)
+        self._groups = _candidates(scoring.description, all(pair.open_voxels for pair in pairs))
         self._tables: dict[tuple[Rule, ...], list[CaseTables]] = {}
 
     def __call__(self, rules: tuple[Rule, ...]) -> list[CaseTables]:
@@ -111,9 +117,11 @@ def _best(cases: Sequence[CaseTables], candidates: Iterable[Rule]) -> Rule | Non
     return best
 
 
-def _candidates(description: Description) -> list[list[Rule]]:
+def _candidates(description: Description, has_probabilities: bool) -> list[list[Rule]]:
     """Returns the candidates for each mask, and for the union of all masks unless one mask is the union."""
     masks, groups = description.masks, []
+    for name in masks if has_probabilities else ():
+        groups.append([make_rule(THRESHOLD, (name,), description, value=value) for value in CANDIDATES])
     everything = {value for values in masks.values() for value in values}
     if all({*values} != everything for values in masks.values()):
         groups.append([make_rule(LARGEST, tuple(masks), description)])
@@ -121,7 +129,7 @@ def _candidates(description: Description) -> list[list[Rule]]:
         own = [make_rule(LARGEST, (name,), description)]
         inside = (make_rule(INSIDE, (name,), description, container=other) for other in masks if other != name)
         own += [rule for rule in inside if rule.container_labels]
-        own += [make_rule(MIN_VOLUME, (name,), description, volume=volume) for volume in VOLUMES]
+        own += [make_rule(MIN_VOLUME, (name,), description, value=volume) for volume in VOLUMES]
         groups.append(own)
     return groups
 
@@ -129,9 +137,28 @@ def _candidates(description: Description) -> list[list[Rule]]:
 def _measure(pair: Pair, *, rules: Sequence[Rule], candidates: Sequence[Rule], scoring: Scoring) -> CaseTables:
     """Reads a case, applies rules and returns its tables."""
     prediction, reference, spacing = read_labels(pair, scoring)
+    own, changes = scoring.description, {}
+    if pair.open_voxels is not None:
+        opened, region = OpenVoxels.read(pair.open_voxels), whole(reference.shape)
+        prediction, real = prediction[region], reference[region].ravel()[opened.places]
+        flat = prediction.reshape(-1)  # a view
+        before = flat[opened.places]
+        flat[opened.places] = opened.changed(before, rules, own)
+        if all(rule.kind == THRESHOLD for rule in rules):  # thresholds are chosen before rules for components
+            now = _overlaps(flat[opened.places], real, own)
+            for rule in (one for one in candidates if one.kind == THRESHOLD):
+                after = _overlaps(opened.changed(before, [*rules, rule], own), real, own)
+                changes[rule] = {name: after[name] - now[name] for name in now}
     for rule in rules:
-        prediction = rule(prediction, spacing)
-    return case_tables(prediction, reference, spacing, scoring.description, candidates)
+        prediction = rule(prediction, spacing) if rule.kind != THRESHOLD else prediction
+    components = [rule for rule in candidates if rule.kind != THRESHOLD]
+    return dataclasses.replace(case_tables(prediction, reference, spacing, own, components), changes=changes)
+
+
+def _overlaps(prediction: np.ndarray, reference: np.ndarray, description: Description) -> dict[str, Overlap]:
+    """Returns the overlaps of some voxels."""
+    pair = scored_labels(prediction, reference, description)
+    return {name: overlap(*(description.mask(name, labels) for labels in pair)) for name in description.masks}
 
 
 def _means(cases: Sequence[Dice]) -> Dice:

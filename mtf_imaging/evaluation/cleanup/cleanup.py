@@ -13,9 +13,10 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, LARGEST, apply_rule
+from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, LARGEST, THRESHOLD, apply_rule
 from mtf_imaging.evaluation.cleanup.rule_text import Rule, components_in_slabs, parse_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import read_rules
+from mtf_imaging.evaluation.cleanup.thresholds import factors
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.evaluation.volume_scores.voxels import slabs, whole
 from mtf_imaging.settings.inference import STORED, CleanupSettings
@@ -84,9 +85,18 @@ class Cleanup(CleanupSettings):
 
     @property
     def resolved(self) -> list[dict[str, Any]]:
-        """The rules as JSON values that name labels instead of masks, for programs without the description."""
+        """The rules for components as JSON values that name labels, for programs without the description."""
         lits = [{"rule": name, **_LITS_RULES[name]} for name in self._lits_rules]
-        return [*lits, *(rule.resolved for rule in self.rules)]
+        return [*lits, *(rule.resolved for rule in self.rules if rule.kind != THRESHOLD)]
+
+    @property
+    def thresholds(self) -> list[str]:
+        """The rules for probabilities as text, such as ["lesion=threshold:0.2"]."""
+        return [str(rule) for rule in self.rules if rule.kind == THRESHOLD]
+
+    def factors(self, description: Description) -> np.ndarray | None:
+        """Returns the factors of the probabilities before labels are chosen; see `thresholds.factors`."""
+        return factors(self.rules, description)
 
     @property
     def _lits_rules(self) -> list[str]:

@@ -11,6 +11,7 @@ import numpy as np
 
 LARGEST, MIN_VOLUME, INSIDE = "largest", "min_volume", "inside"
 KINDS = (LARGEST, MIN_VOLUME, INSIDE)
+THRESHOLD = "threshold"  # a rule for probabilities, not for components
 CONNECTIVITY = {6: 1, 26: 3}  # {number of neighbors: argument of `ndimage.generate_binary_structure`}
 
 Components = tuple[np.ndarray, Callable[[], Iterable[tuple[tuple[slice, ...], np.ndarray]]]]

@@ -11,6 +11,7 @@ from typing import Any
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.rule_text import Rule, rule_of_fields
+from mtf_imaging.evaluation.volume_scores.reliability import Reliability
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.plain_text import decimals, text_table
@@ -61,23 +62,26 @@ class Choice:
 
 @dataclasses.dataclass(frozen=True)
 class RulesReport:
-    """The information about rules in `metrics.json` and the report.
+    """The information about probabilities and rules in `metrics.json` and the report.
 
     Attributes:
       applied: the rules that were applied to the predictions, as text.
       choice: the rules that were chosen on the cases, where the predictions are without rules; None if no rules were
           chosen.
+      reliability: the reliability of the probabilities; None if only labels were scored.
     """
 
     applied: tuple[str, ...] = ()
     choice: Choice | None = None
+    reliability: Reliability | None = None
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The entry of `metrics.json`; empty without rules."""
+        """The entries of `metrics.json`; empty without rules and probabilities."""
         applied = {"applied": [*self.applied]} if self.applied else {}
         fields = applied | ({} if self.choice is None else {"chosen": self.choice.fields})
-        return {"cleanup": fields} if fields else {}
+        calibration = {} if self.reliability is None else {"calibration": self.reliability.fields}
+        return ({"cleanup": fields} if fields else {}) | calibration
 
 
 NO_RULES = RulesReport()

@@ -38,15 +38,19 @@ class CaseTables:
     Attributes:
       overlaps: {mask: overlap} of the prediction and the reference.
       tables: the components of each mask or union.
+      changes: {rule for probabilities: how it changes the overlaps}.
     """
 
     overlaps: Mapping[str, Overlap]
     tables: Mapping[Masks, MaskTable]
+    changes: Mapping[Rule, Mapping[str, Overlap]] = dataclasses.field(default_factory=dict)
 
     def dice(self, rule: Rule | None = None) -> dict[str, float]:
         """Returns the Dice of each mask after applying a rule."""
         if rule is None:
             return {name: one.dice for name, one in self.overlaps.items()}
+        if rule in self.changes:
+            return {name: (one + self.changes[rule][name]).dice for name, one in self.overlaps.items()}
         table = self.tables[rule.masks]
         touches = table.touches.get(rule.container, np.zeros(0, bool))
         is_removed = ~kept_components(rule.resolved, table.volumes, touches)

@@ -26,6 +26,7 @@ class Pair:
       reference: path of the reference segmentation.
       volume: path of the CT, or None.
       inputs: the files of the image that the prediction was made from, if they belong to the provenance of the scores.
+      open_voxels: the file of the voxels whose label thresholds can change, which `evaluate` writes; None without one.
     """
 
     key: str
@@ -33,6 +34,7 @@ class Pair:
     reference: Path
     volume: Path | None = None
     inputs: tuple[Path, ...] = ()
+    open_voxels: Path | None = None
 
     def stamps(self) -> dict[str, Stamp]:
         """Returns the names and digests of the prediction, the reference and the image, by role."""

@@ -66,7 +66,7 @@ def write_report(
         template, parts = "report_any.html", parts | _mask_parts(scores, metrics, description)
         heading, style = "Segmentation report", f"\n{package_text('report_any.css')}{mask_style(description)}"
         lead = f"{count}."
-    main = fill(template, __package__, **parts) + _rules_section(rules)
+    main = fill(template, __package__, **parts) + _calibration_section(rules) + _rules_section(rules)
     page = page_html(count=count, heading=heading, lead=lead, main=main, style=style, provenance=provenance)
     write_bytes(Path(output_dir) / "report.html", page.encode())
 
@@ -117,9 +117,33 @@ def _without_image(overlays: list[Overlays], image: str) -> str:
     return tag("p", f"No {image} was found for {which}, so outlines are on plain gray.", class_="note", id="without_ct")
 
 
+def _calibration_section(rules: RulesReport) -> Markup:
+    """Returns the section about the reliability of the probabilities; it is empty without probabilities."""
+    own = rules.reliability
+    if own is None:
+        return Markup("")
+    rows = []
+    for name in own.bins:
+        cells = f"{own.error(name):.2g}", shown(own.expected_volume(name))
+        rows.append(tag("tr", tag("th", name, scope="row"), *(tag("td", cell) for cell in cells)))
+    curves = (tag("figure", plots.reliability_curve(own, name), class_="half") for name in own.bins)
+    note = (
+        "A network is well calibrated if its points lie on the dashed line. The expected calibration error is the mean "
+        "distance over all voxels, most of which are background. The expected volume is the sum of the probabilities, "
+        "relative to the volume of the mask: below 1, the network is too cautious."
+    )
+    head = ("mask", "expected calibration error", "expected volume")
+    return join(
+        tag("h2", "Calibration"),
+        titled_table("All voxels of the cases", head, rows),
+        tag("div", *curves, class_="plots"),
+        tag("p", note, class_="note"),
+    )
+
+
 def _rules_section(rules: RulesReport) -> Markup:
-    """Returns the section about rules for components; it is empty if no rules were applied or chosen."""
-    if not rules.fields:
+    """Returns the section about the rules; it is empty if no rules were applied or chosen."""
+    if not rules.applied and rules.choice is None:
         return Markup("")
     parts = [tag("h2", "Postprocessing")]
     if rules.applied:

@@ -1,4 +1,4 @@
-"""The plot of lesion Dice by size."""
+"""The plots of lesion Dice by size, and of the frequency of a mask by its probability."""
 
 import math
 
@@ -19,6 +19,8 @@ from mtf_imaging.evaluation.report.markup import (
 )
 from mtf_imaging.evaluation.volume_scores.case import DETECTED, CaseScore
 from mtf_imaging.evaluation.volume_scores.lesions import SIZE_BINS, Lesion
+from mtf_imaging.evaluation.volume_scores.reliability import Reliability
+from mtf_imaging.plain_text import counted
 
 _STRIPS = {"missed": 26, "false": 50}  # pixels below Dice 0
 _TICKS_MM = (1, 2, 5, 10, 20, 50, 100, 200)
@@ -66,6 +68,29 @@ def scatter(scores: list[CaseScore], mask: str, label: str = "Lesion Dice by siz
         title = tag("title", f"case {key}: {lesion.diameter:.1f} mm, {_KIND_WORDS[kind]}{dice}")
         parts.append(tag("a", _mark(kind, x(lesion.diameter), place, title), href=f"#c{number + 1}"))
     return svg(label, *parts)
+
+
+def reliability_curve(reliability: Reliability, mask: str) -> Markup:
+    """Plots how often a mask exists where it has a probability, for each bin of probabilities."""
+    low, high = HEIGHT - BOTTOM, TOP
+
+    def place(probability: float, frequency: float) -> tuple[float, float]:
+        return LEFT + (WIDTH - LEFT - RIGHT) * probability, low - (low - high) * frequency
+
+    parts = [line(*place(0, 0), *place(1, 1), "limit")]
+    for tick in (0, 0.2, 0.4, 0.6, 0.8, 1):
+        x, y = place(tick, tick)
+        parts += [
+            line(LEFT, y, WIDTH - RIGHT, y),
+            text(LEFT - 8, y + 5, f"{tick:g}", "end"),
+            text(x, low + 20, f"{tick:g}"),
+        ]
+    parts.append(text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, f"probability of {mask}; up: its frequency"))
+    for probability, frequency, voxels in reliability.points(mask):
+        x, y = place(probability, frequency)
+        title = tag("title", f"probability {probability:.3f}, frequency {frequency:.3f}, {counted(voxels, 'voxel')}")
+        parts.append(_mark("found", x, y, title))
+    return svg(f"{mask}: frequency by probability", *parts)
 
 
 _KIND_WORDS = {

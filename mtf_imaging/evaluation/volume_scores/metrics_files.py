@@ -20,7 +20,7 @@ from mtf_imaging.plain_text import decimals, text_table
 _WIDTHS = (16, 8)  # the least widths of the columns of tables
 COUNTS = ("true_positives", "false_positives", "false_negatives")
 # Keys in metrics.json in addition to the mask names, for any labels.
-RESERVED = ("cases", "mean", "surface_tolerance_mm", "cleanup", FIELD)
+RESERVED = ("cases", "mean", "surface_tolerance_mm", "cleanup", "calibration", FIELD)
 
 
 def metrics_dict(cases: list[CaseScore], description: Description = LITS) -> dict:

@@ -67,6 +67,13 @@ class Overlap:
             self.reference + other.reference,
         )
 
+    def __sub__(self, other: "Overlap") -> "Overlap":
+        return Overlap(
+            self.intersection - other.intersection,
+            self.prediction - other.prediction,
+            self.reference - other.reference,
+        )
+
 
 NOTHING = Overlap(0, 0, 0)
 

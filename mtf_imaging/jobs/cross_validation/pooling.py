@@ -12,7 +12,8 @@ from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
-from mtf_imaging.evaluation.cleanup.stored_choice import NO_RULES, RulesReport, save_rules
+from mtf_imaging.evaluation.cleanup.stored_choice import RulesReport, save_rules
+from mtf_imaging.evaluation.cleanup.thresholds import pooled_reliability
 from mtf_imaging.evaluation.fold_table import fold_table, write_fold_table
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
@@ -22,7 +23,7 @@ from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import FIELD, TrainedRun
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
-from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
+from mtf_imaging.kinds.volumes.evaluate import case_files, cases_to_evaluate, open_voxels_file
 
 
 class Folds(NamedTuple):
@@ -66,11 +67,12 @@ class Folds(NamedTuple):
 
     def predictions(self, fold: int) -> list[Pair]:
         """Returns the stored segmentations of a fold with their references."""
-        folder = self.runs.evaluation(fold) / "predictions"
+        folder = self.runs.evaluation(fold)
         pairs = []
         for case in self.held_out_cases(fold):
             assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
-            pairs.append(Pair(case.key, folder / case.prediction_name, case.labels, case.volume, case.channels))
+            prediction, opened = case_files(case, folder).prediction, open_voxels_file(case, folder)
+            pairs.append(Pair(case.key, prediction, case.labels, case.volume, case.channels, opened))
         return pairs
 
 
@@ -87,7 +89,7 @@ def pool_folds(
       workers: number of processes; None for one per core, or fewer if memory is short.
       progress: whether to show a progress bar and print the tables.
       rules: the settings that all folds share as JSON values, for the provenance of the scores.
-      chooses_rules: whether to choose rules for components on the pooled cases, and to store them in the folder.
+      chooses_rules: whether to choose rules on the pooled cases, and to store them in the folder.
 
     Returns:
       The contents of the pooled `metrics.json`.
@@ -113,11 +115,11 @@ def pool_folds(
             if progress:
                 print("\nAll folds:", flush=True)
             scored = score_pairs(pairs, len(pairs), run, "score", scoring, progress)
-            chosen = NO_RULES
+            choice = None
             if chooses_rules:
                 choice = choose_rules(pairs, run, scoring, parts if len(parts) > 1 else None)
                 save_rules(runs.path, choice)
-                chosen = RulesReport(choice=choice)
+            chosen = RulesReport((), choice, pooled_reliability(pairs, description))
             # The networks that predicted the cases, which need not be the newest ones.
             networks = tuple(TrainedRun.from_json(run) for fold in finished for run in metrics[fold][FIELD]["runs"])
             write_scores(runs.path, scored, progress, description, Provenance(runs=networks, rules=rules), chosen)

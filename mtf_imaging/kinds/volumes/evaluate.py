@@ -1,7 +1,6 @@
 """The scoring of a folder of cases."""
 
 import contextlib
-import dataclasses
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -16,8 +15,8 @@ from mtf_imaging.data.reading.open_sources import open_mask
 from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
-from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND
 from mtf_imaging.evaluation.cleanup.stored_choice import RulesReport, save_rules
+from mtf_imaging.evaluation.cleanup.thresholds import find_open_voxels, pooled_reliability
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
 from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
@@ -56,8 +55,7 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
     Args:
       own: the settings of the job.
       segmenter: how the cases are segmented.
-      rules_folder: the folder for rules that are chosen on these cases, whose predictions and scores have no rules;
-        None chooses no rules.
+      rules_folder: the folder for rules that are chosen on these cases; None chooses no rules.
       provenance: the network and the rules of the predictions.
     """
 
@@ -79,9 +77,10 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
         return ReadCase(source, reference)
 
     def score(self, image: Case, read: ReadCase, result: Segmentation, files: ResultFiles) -> Pair:
-        if self._rules_folder is not None:
-            result = dataclasses.replace(result, cleanup=AS_FOUND)
         written = result.write(files.prediction, self._provenance, keep=files.picture is not None)
+        assert result.maps is not None, "evaluation computes probabilities"
+        opened = find_open_voxels(result.maps.probabilities(), read.reference, self._segmenter.description)
+        opened.save(open_voxels_file(image, self._output_dir))
         if files.picture is not None:
             own, source, reference = self._segmenter.description, read.source, read.reference
             title = f"case {image.key}: Dice {dice_text(label_overlaps(written, reference, own))}"
@@ -97,17 +96,18 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
 
     def report(self, images: Sequence[Case], scored: list[ScoredPair]) -> list[CaseScore]:
         own = self._segmenter
-        rules = RulesReport(tuple(own.cleanup.names))
+        pairs, choice = [self._pair(case) for case in images], None
         if self._rules_folder is not None:
-            pairs = [self._pair(case) for case in images]
             choice = choose_rules(pairs, parallel_run(), self._rules)
             save_rules(self._rules_folder, choice)
-            rules = RulesReport(choice=choice)
+        reliability = pooled_reliability(pairs, own.description)
+        rules = RulesReport(tuple(own.cleanup.names), choice, reliability)
         return write_scores(self._output_dir, scored, self._own.progress, own.description, self._provenance, rules)
 
     def _pair(self, case: Case) -> Pair:
         prediction = case_files(case, self._output_dir).prediction
-        return Pair(case.key, prediction, case.labels, case.volume, case.channels)
+        opened = open_voxels_file(case, self._output_dir)
+        return Pair(case.key, prediction, case.labels, case.volume, case.channels, opened)
 
 
 def case_files(case: Case, output_dir: Path) -> ResultFiles:
@@ -118,6 +118,11 @@ def case_files(case: Case, output_dir: Path) -> ResultFiles:
     """
     prediction = contained(output_dir, PREDICTIONS, case.prediction_name)
     return ResultFiles(prediction, contained(output_dir, PICTURES, f"case-{case.key}.png"))
+
+
+def open_voxels_file(case: Case, output_dir: Path) -> Path:
+    """Returns the file of the voxels of a case whose label thresholds can change."""
+    return contained(output_dir, "calibration", f"case-{case.key}.npz")
 
 
 def cases_to_evaluate(

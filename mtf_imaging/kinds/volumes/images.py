@@ -29,6 +29,7 @@ from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
 from mtf_imaging.kinds.prediction_record import PredictionFiles
 from mtf_imaging.kinds.volumes.evaluate import CaseScoring, ReadCase, cases_to_evaluate
+from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from mtf_imaging.kinds.volumes.segment.planning import label_segments, map_choice, plan_predictions, prediction_files
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
 from mtf_imaging.kinds.volumes.segment.submission import how_to_submit
@@ -49,6 +50,7 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
       run: the folder of the run.
       facts: the facts of the run, whose patch is the default size of the sliding window.
       settings: the settings of the job.
+      is_scored: whether the volumes have labels, with which their probabilities are compared.
 
     Raises:
       ConfigError: a setting is invalid or has no effect on volumes, or there is a folds file but no fold.
@@ -58,8 +60,9 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
     kind, noun, nouns = VOLUMES, "case", "cases"
     description: Description | None  # None for a custom data set
 
-    def __init__(self, run: Path, facts: Facts | None, settings: Inference) -> None:
-        self._run, self._facts, self._settings, self._maps = run, facts, settings, map_choice(settings)
+    def __init__(self, run: Path, facts: Facts | None, settings: Inference, is_scored: bool = False) -> None:
+        self._run, self._facts, self._settings = run, facts, settings
+        self._maps = MapChoice(probabilities=True) if is_scored else map_choice(settings)
         self._sliding_window = window_of_run(None if facts is None else facts.patch, settings)
         self.description = self._description = description_of_facts(facts, run)
         self._rules_folder = run.parent if settings.ensemble else run  # the folds of an ensemble share their rules
@@ -70,6 +73,8 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
                 "one of them out.",
                 ["choose_cleanup", "cleanup"],
             )
+        if settings.choose_cleanup:  # on predictions without rules
+            self.cleanup = AS_FOUND
         self._only = held_out_keys(settings.fold, settings.splits_file, run)
 
     @functools.cached_property

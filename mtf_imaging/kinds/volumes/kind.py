@@ -1,6 +1,7 @@
 """Volumes: cases of one or more channels with masks, which training reads as records."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.facts import VOLUMES
@@ -18,6 +19,11 @@ from mtf_imaging.settings.inference import (
 from mtf_imaging.settings.patches import PatchSettings, SlidingWindowSettings
 from mtf_imaging.settings.step import SpacingSettings, SpacingTableSettings
 from mtf_imaging.settings.training import FoldSettings
+
+if TYPE_CHECKING:
+    from mtf_imaging.kinds.facts import Facts
+    from mtf_imaging.kinds.image_settings import Inference
+    from mtf_imaging.kinds.predicted import PredictedImages
 
 
 class VolumeKind(Kind):
@@ -41,6 +47,11 @@ class VolumeKind(Kind):
         MapSettings,
         SubmissionSetting,
     )
+
+    def predicted(
+        self, run: Path, facts: "Facts | None", settings: "Inference", input_path: str | Path | None = None
+    ) -> "PredictedImages[Any, Any, Any]":
+        return self._part("images").Images(run, facts, settings, is_scored=input_path is None)
 
     def holds(self, path: Path, need_labels: bool = False) -> bool:
         """Returns whether a path is a volume, or a folder that contains a volume or a `dataset.json`."""

@@ -43,6 +43,7 @@ _RULES_NOTE = (
     "predict applies these rules to the components of its labels: {}. The signatures do not apply them; the entry "
     "'cleanup' of input.json describes them."
 )
+_THRESHOLDS_NOTE = "The labels follow from the probabilities with these rules: {}."
 _APPLIED_NOTE = f"{program.NAME} applies them by default, which needs SciPy."
 
 
@@ -59,7 +60,7 @@ class VolumeSignatures(ExportedKind):
       window: (low, high) in HU for LiTS; other descriptions contain the intensity schemes.
       flips: names of the axes to flip.
       sliding_window: the window that slides over the grids; None to compute a whole grid at once.
-      cleanup: the rules that `predict` applies to the labels; the card describes them.
+      cleanup: the rules of `predict`. Labels follow its thresholds; the card describes its rules for components.
 
     Raises:
       ConfigError: the window is larger than a grid.
@@ -170,7 +171,9 @@ class VolumeSignatures(ExportedKind):
 
     def _labels(self, probabilities: tf.Tensor) -> tf.Tensor:
         """Converts probabilities to labels, uint8; see `Description.to_labels`."""
-        order = self._description.region_order
+        factors, order = self._cleanup.factors(self._description), self._description.region_order
+        if factors is not None:
+            probabilities = probabilities * factors
         if order is None:
             return tf.cast(tf.argmax(probabilities, axis=-1, output_type=tf.int32), tf.uint8)
         labels = tf.zeros(tf.shape(probabilities)[:-1], tf.uint8)
@@ -221,6 +224,7 @@ class VolumeSignatures(ExportedKind):
             "labels": dict(own.labels),
             "regions": {name: list(values) for name, values in own.masks.items()} if own.has_regions else None,
             "sliding_window": None if self._sliding_window is None else dataclasses.asdict(self._sliding_window),
+            "thresholds": self._cleanup.thresholds or None,
             "cleanup": self._cleanup.resolved or None,
         }
 
@@ -239,7 +243,8 @@ class VolumeSignatures(ExportedKind):
         if self._sliding_window is not None:
             size = " x ".join(map(str, self._sliding_window.size))
             window = [f"The network computes windows of {size} voxels, which slide over the grid as in predict."]
-        rules = [_RULES_NOTE.format(", ".join(self._cleanup.names))] if self._cleanup.names else []
+        names = [rule["rule"] for rule in self._cleanup.resolved]
+        rules = [_RULES_NOTE.format(", ".join(names))] if names else []
         if rules and not is_portable():
             rules[0] += f" {_APPLIED_NOTE}"
         return [
@@ -248,6 +253,7 @@ class VolumeSignatures(ExportedKind):
             f"The signature '{VOLUME}' resamples an image to the grid, and the probabilities back, as predict does.",
             *([] if is_portable() else [_PROGRAM_NOTE]),
             *rules,
+            *([_THRESHOLDS_NOTE.format(", ".join(thresholds))] if (thresholds := self._cleanup.thresholds) else []),
         ]
 
     def files(self) -> dict[str, bytes]:

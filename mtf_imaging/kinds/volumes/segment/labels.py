@@ -122,6 +122,7 @@ class Labeling:
       path: path of the volume, for messages.
       description: the labels or regions that the network predicts.
       crop: the region of the volume that was resampled; None for the whole volume.
+      factors: factors of the probabilities before labels are chosen, `[classes]`; None for none.
     """
 
     def __init__(
@@ -132,8 +133,9 @@ class Labeling:
         path: Path,
         description: Description = LITS,
         crop: Region | None = None,
+        factors: np.ndarray | None = None,
     ) -> None:
-        self._slices, self._path, self._description = slices, path, description
+        self._slices, self._path, self._description, self._factors = slices, path, description, factors
         place = region_shape(crop or whole_region(geometry.shape)), geometry.spacing
         self._sampling = sampling.choose(*place)
         self._box, self._back = way_back(self._sampling.spans(*place), geometry.shape, crop)
@@ -173,7 +175,7 @@ class Labeling:
             want = [(*absolute(region, self._box), slice(0, classes)) for region in needed]
             there = slices.group.move(self._rows, have, want)
             slab = slabs[own]
-            labels = labels_of_region(there, self._grid, self._back, slab, self._description)
+            labels = labels_of_region(there, self._grid, self._back, slab, self._description, self._factors)
             self._labels[moved(slab, self._regions[own])] = labels
         self._done = regions[own][0].stop
         if alone:

@@ -117,10 +117,8 @@ class SlicedMaps:
         Args:
           order: the order of the slabs.
         """
-        count = len(self._beyond)
-        plane = 4 * count * math.prod(self._shape) // self._shape[order.axis]
-        every = slice(0, count)
-        for slab in order.parts(whole_region(self._shape), max(1, _SLAB_BYTES // plane)):
+        every = slice(0, len(self._beyond))
+        for slab in self.parts(order):
             parts = [self._part(region, slab) for region in self._regions]
             needed = [needed_region(self._grid, self._back, part) for part in parts]
             want = [(*absolute(region, self._box), every) for region in needed]
@@ -128,6 +126,11 @@ class SlicedMaps:
             own = self._interpolated(there, parts[self._group.index])
             gathered = [(*slab, every), *[(*_NOTHING, every)] * (len(parts) - 1)]
             yield self._group.move(own, [(*part, every) for part in parts], gathered)
+
+    def parts(self, order: PlaneOrder) -> Iterator[Region]:
+        """Yields the region of each slab of `slabs`."""
+        plane = 4 * len(self._beyond) * math.prod(self._shape) // self._shape[order.axis]
+        yield from order.parts(whole_region(self._shape), max(1, _SLAB_BYTES // plane))
 
     def send(self, order: PlaneOrder) -> None:
         """Sends the values of this process to process 0, which calls `slabs` with the same order."""
@@ -197,6 +200,12 @@ class Maps:
         geometry = self._geometry
         for path, (sliced, names) in zip(paths, self._every, strict=True):
             write_map_slabs(path, sliced.slabs(geometry.plane_order), geometry, names, provenance)
+
+    def probabilities(self) -> Iterator[tuple[Region, np.ndarray]]:
+        """Yields the probabilities by region in process 0, while the other processes call `send`."""
+        sliced, _ = self._every[0]
+        order = self._geometry.plane_order
+        yield from zip(sliced.parts(order), sliced.slabs(order), strict=True)
 
     def send(self) -> None:
         """Sends the maps of this process to process 0."""

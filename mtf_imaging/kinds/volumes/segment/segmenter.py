@@ -93,7 +93,8 @@ class Segmenter:
         if channels.stop - channels.start < image.shape[-1]:
             image = image[(*whole_region(image.shape[:3]), channels)]
         place = source.geometry, self.sampling
-        labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop)
+        factors = self.cleanup.factors(own)
+        labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop, factors)
         if not self.maps.names:
             slices.predict_parts(image, labeling.add)
             return Segmentation(source, labeling.finish(), None, self.cleanup, own.stored)
@@ -149,7 +150,7 @@ class Segmentation:
           The written labels, or None.
         """
         source, geometry, order = self.source, self.source.geometry, self.source.geometry.plane_order
-        if self.cleanup == AS_FOUND and not keep:
+        if not self.cleanup.resolved and not keep:
             write_label_slabs(output, self.labels.slabs(order), geometry, segments, provenance, self.stored)
             return None
         final = self.cleanup(self.labels.compact(order), geometry.spacing, source.path)
@@ -177,7 +178,7 @@ def segment_volume(
     Returns:
       Labels, uint8 `[x, y, z]` on the voxels of the volume.
     """
-    segmenter = Segmenter(sampling, window, description)
+    segmenter = Segmenter(sampling, window, description, cleanup=cleanup)
     labels = segmenter.segment(as_source(volume), predict_probabilities).labels
     return cleanup(labels.whole(), volume.geometry.spacing, volume.path)
 
