@@ -51,9 +51,21 @@ def file_array(shape: Sequence[int], dtype: npt.DTypeLike, folder: str, setting:
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     handle = reserve(size, folder, "a large array needs", setting)
     try:
-        return np.frombuffer(mmap.mmap(handle, size), dtype).reshape(shape)
+        return np.frombuffer(_OwnFile(handle, size), dtype).reshape(shape)
     finally:
         os.close(handle)
+
+
+class _OwnFile(mmap.mmap):
+    """The memory of a file without a name."""
+
+
+def is_own_file(array: np.ndarray) -> bool:
+    """Returns whether an array lies in a file that `file_array` created."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    return isinstance(base.obj if isinstance(base, memoryview) else base, _OwnFile)
 
 
 def reserve(size: int, folder: str, need: str, setting: str, fix: str = "") -> int:

@@ -18,6 +18,7 @@ from mtf_imaging.engine.turns.store import as_tensor
 from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.files.run_folder import weights_folder
+from mtf_imaging.files.scratch import is_own_file
 from mtf_imaging.inference.network import Consume, Network, Slices, by_size, of_each, prepared, whole_shape
 from mtf_imaging.inference.progress import passed
 from mtf_imaging.inference.sliding import sliding
@@ -122,7 +123,7 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
 
 def _without_copy(images: np.ndarray) -> np.ndarray | tf.Tensor:
     """Returns a large array that was read from `Blocks` as a tensor in its memory; nothing else refers to it."""
-    if images.flags.writeable:
+    if images.flags.writeable or not is_own_file(images):
         return images
     images.flags.writeable = True  # DLPack takes no other arrays
     return as_tensor(images)

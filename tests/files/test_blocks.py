@@ -7,7 +7,7 @@ import pytest
 
 from mtf_imaging.errors import ConfigError, OutOfMemoryError
 from mtf_imaging.files import blocks
-from mtf_imaging.files.scratch import file_array
+from mtf_imaging.files.scratch import file_array, is_own_file
 
 SHAPE = (9, 4, 7, 2)
 REGIONS = [
@@ -54,6 +54,14 @@ def test_files_have_no_name(tmp_path):
     array = file_array((1000, 1000), np.uint8, str(tmp_path))
     array[:] = 7
     assert os.listdir(tmp_path) == []
+
+
+def test_own_files_are_known_from_other_arrays(tmp_path, small):
+    own = np.asarray(blocks.working_array(SHAPE, np.float32))[np.newaxis]
+    other = np.memmap(tmp_path / "other", np.uint8, "w+", shape=(8,))
+    assert is_own_file(own)
+    assert not is_own_file(other)
+    assert not is_own_file(np.zeros(3)[1:])
 
 
 def test_a_folder_that_cannot_hold_an_array_is_named(tmp_path):

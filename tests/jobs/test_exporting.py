@@ -451,13 +451,13 @@ def test_the_program_of_a_model(folder, isolated, tmp_path, fault):
 def test_the_program_of_a_model_applies_the_rules_of_predict(folder, isolated, tmp_path, cleanup):
     run = tmp_path / "run"
     shutil.copytree(folder / "run", run)
-    rules = parse_rules("lesion=threshold:0.3,liver=largest,lesion=min_volume:3000,lesion=inside:liver", LITS)
+    rules = parse_rules("lesion=threshold:0.5,liver=largest,lesion=min_volume:3000,lesion=inside:liver", LITS)
     save_rules(run, Choice(rules, 1, {}, {}, None))
     card = export(LIVER, run, tmp_path / "model", cleanup=cleanup)
     names = ["largest_liver"] if cleanup else [*map(str, rules[1:])]
     note = card.notes[-1 if cleanup else -2]
     if not cleanup:
-        assert card.notes[-1] == "The labels follow from the probabilities with these rules: lesion=threshold:0.3."
+        assert card.notes[-1] == "The labels follow from the probabilities with these rules: lesion=threshold:0.5."
     assert note == (
         f"predict applies these rules to the components of its labels: {', '.join(names)}. The signatures do not apply "
         "them; the entry 'cleanup' of input.json describes them. segment.py applies them by default, which needs SciPy."

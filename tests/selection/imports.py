@@ -18,6 +18,7 @@ DYNAMIC = {
     "mtf_imaging.kinds.kind": ["mtf_imaging.kinds.*"],
     "mtf_imaging.engine.program.lowering": ["tests.poison"],  # in tests only: tests/importing.py
     "tests.cli.test_flags_in_messages": ["mtf_imaging.cli.config.*", "mtf_imaging.models.*"],
+    "tests.references.test_keras_unet_collection": [],  # modules of other packages
     "tests.test_docs": ["mtf_imaging.*"],
     "tests.test_docs_generated": ["mtf_imaging.*"],
     "tests.test_doctests": ["mtf_imaging.*"],

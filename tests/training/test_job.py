@@ -115,7 +115,7 @@ def test_the_configuration_is_saved_and_a_change_is_logged(data, tmp_path, caplo
     ("change", "text"),
     [
         (["--gin.UNet3D.base_filters=3"], "this checkpoint belongs to another network or optimizer: 'unet3d/"),
-        (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be an int of at least 1."),
+        (["--gin.UNet3D.depth=0"], "UNet3D.depth = 0: it must be an int of at least 1 and at most 16."),
         (["--layout", "x:cols,batch:cols"], "cannot split both 'batch' (size 2) and 'x' (size 12) over 'cols'"),
         (["--resolution", "32"], ", not x:32,y:32,z:32"),
     ],

@@ -136,7 +136,7 @@ def _calibration_section(rules: RulesReport) -> Markup:
     return join(
         tag("h2", "Calibration"),
         titled_table("All voxels of the cases", head, rows),
-        tag("div", *curves, class_="plots"),
+        tag("div", *curves, class_="plots even"),
         tag("p", note, class_="note"),
     )
 

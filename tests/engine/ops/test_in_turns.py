@@ -309,7 +309,7 @@ def test_a_folder_without_space_is_refused_before_the_first_step(monkeypatch, tm
 
 
 def test_a_result_without_space_is_refused(tmp_path):
-    with pytest.raises(OutOfMemoryError, match=r"a result of this program needs 4,398,046,511,104 bytes, but .* free"):
+    with pytest.raises(OutOfMemoryError, match=r"a large array needs 4,398,046,511,104 bytes, but .* free"):
         store.Store({}, 2, str(tmp_path)).empty((2**40,), tf.float32)
     assert not list(tmp_path.iterdir())
 
