@@ -98,7 +98,7 @@ def measure(what, folder, grid):
 
 
 class PeakMemory:
-    """The largest memory of this process so far, without the pages of files; or also that of its largest child."""
+    """The largest memory of this process so far, without the pages of files; optionally, of its largest child, too."""
 
     def __init__(self, with_children):
         self._peak, self._with_children = 0, with_children

@@ -67,13 +67,12 @@ class Blocks:
         return result
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
-        """Returns all voxels in another file, in C order; the array is read-only, because nothing else refers to it."""
+        """Returns all voxels in another file, in C order."""
         assert copy is not False
         whole = file_array(self.shape, dtype or self.dtype, scratch_folder())
         for start in range(0, self.shape[0], self._sides[0]):
             rows = (slice(start, min(start + self._sides[0], self.shape[0])),)
             whole[rows] = self[rows]
-        whole.flags.writeable = False
         return whole
 
 

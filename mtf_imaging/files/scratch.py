@@ -61,7 +61,9 @@ class _OwnFile(mmap.mmap):
 
 
 def is_own_file(array: np.ndarray) -> bool:
-    """Returns whether an array lies in a file that `file_array` created."""
+    """Returns whether an array lies in a file that `file_array` created, with the alignment of TensorFlow's tensors."""
+    if array.ctypes.data % _ALIGNMENT or not array.flags.c_contiguous:
+        return False
     base: object = array
     while isinstance(base, np.ndarray):
         base = base.base

@@ -7,7 +7,7 @@ from tqdm import tqdm
 _SECONDS = 10  # until the bar appears
 
 
-def passed(steps: Any = None, name: str = "", unit: str = "", progress: bool = False, total: int | None = None) -> tqdm:
+def passed(steps: Any, name: str, unit: str, progress: bool, total: int | None = None) -> tqdm:
     """Returns a progress bar on stderr, which appears if the work takes more than a few seconds.
 
     Args:

@@ -122,11 +122,8 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
 
 
 def _without_copy(images: np.ndarray) -> np.ndarray | tf.Tensor:
-    """Returns a large array that was read from `Blocks` as a tensor in its memory; nothing else refers to it."""
-    if images.flags.writeable or not is_own_file(images):
-        return images
-    images.flags.writeable = True  # DLPack takes no other arrays
-    return as_tensor(images)
+    """Returns an array in a file of its own as a tensor in its memory, which no call changes."""
+    return as_tensor(images) if is_own_file(images) else images
 
 
 def network_of_slices(slices: Slices) -> Network:
