@@ -87,8 +87,7 @@ def search(own: SearchSettings) -> Searched:
     Raises:
       ConfigError: an argument is invalid.
     """
-    devices = _devices(own)._replace(offload_dir=own.offload_dir)
-    return search_step(planned_step(own), devices, progress=own.progress)
+    return search_step(planned_step(own), _devices(own), progress=own.progress)
 
 
 @takes(LargestCubeSettings)
@@ -102,12 +101,13 @@ def largest_cube(own: LargestCubeSettings) -> tuple[int, Found] | None:
       ConfigError: an argument is invalid.
     """
     smallest = filled(PlannedStepSettings, own, resolution=(largest.STEP,) * own.dims)
-    return largest_cube_of(planned_step(smallest), _devices(own), progress=own.progress)
+    find = largest_cube_in_turns_of if own.in_turns else largest_cube_of
+    return find(planned_step(smallest), _devices(own), progress=own.progress)
 
 
 def _devices(own: SearchSettings | LargestCubeSettings) -> PlannedDevices:
     hardware = find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware
-    return PlannedDevices(own.num_devices, hardware, own.memory_limit, own.num_hosts, own.mesh_impl)
+    return PlannedDevices(own.num_devices, hardware, own.memory_limit, own.num_hosts, own.mesh_impl, own.offload_dir)
 
 
 def search_step(
@@ -183,7 +183,9 @@ def largest_cube_of(step: TrainingStep, devices: PlannedDevices, *, progress: bo
         return largest.largest_cube(search_at, _layouts(step, devices), devices.memory)
 
 
-def largest_cube_in_turns_of(step: TrainingStep, devices: PlannedDevices) -> tuple[int, Found] | None:
+def largest_cube_in_turns_of(
+    step: TrainingStep, devices: PlannedDevices, *, progress: bool = True
+) -> tuple[int, Found] | None:
     """Returns the side of the largest cube that fits if processors take turns, with the layout of the smallest turns.
 
     The step is lowered for each size that is tried: about 6 for a cube of 500^3 voxels.
@@ -200,7 +202,7 @@ def largest_cube_in_turns_of(step: TrainingStep, devices: PlannedDevices) -> tup
         return max(found[size].share, turns.waiting / free_space(devices.offload_dir) if turns else 0.0)
 
     found: dict[int, Found] = {}
-    with tqdm(desc="search", unit="size in turns", file=sys.stderr) as bar:
+    with tqdm(desc="search", unit="size in turns", file=sys.stderr, disable=not progress) as bar:
         size = largest.largest_size(need)
     return None if size is None else (size, found[size])
 

@@ -130,7 +130,14 @@ class SearchSettings(PlannedStepSettings, HardwareSettings, MemoryLimitSettings,
 
 @settings
 class LargestCubeSettings(CubeSettings, HardwareSettings, MemoryLimitSettings, ProgressSettings):
-    """The settings of `largest_cube`."""
+    """The settings of `largest_cube`.
+
+    Attributes:
+      in_turns: whether processors take turns on each device, so that larger cubes fit in more time.
+    """
+
+    in_turns: bool = setting(default=False)
+    offload_dir: str | None = changed(LayoutSettings, "offload_dir")
 
 
 @settings

@@ -49,7 +49,7 @@ def test_random_numbers_do_not_depend_on_the_layout(groups, num, mesh, layout):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("num", "mesh", "layout"), AT_ONCE)
+@all_meshes
 def test_random_numbers_of_loops_do_not_depend_on_the_layout(groups, num, mesh, layout):
     assert_same(groups.get(num), 1e-11, checks.random_numbers_in_loops, mesh, layout)
 

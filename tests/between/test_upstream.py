@@ -48,8 +48,6 @@ def test_some_operations_on_uneven_slices(groups):
 def test_all_operations_on_uneven_slices(groups, first, num, mesh, layout):
     """Every third operation runs under each layout, so every operation runs under one of them."""
     names, group = tuple(checks.UNEVEN)[first::3], groups.get(num)
-    if layout is IN_TURNS:
-        names = [name for name in names if "while_loop" not in name]
     for start in range(4):  # smaller programs are built faster
         assert_same(group, 1e-10, checks.uneven_upstream, names[start::4], mesh, layout)
 

@@ -13,7 +13,6 @@ from mtf_imaging.engine.meshes.local import from_grid_full, to_grid
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.meshes.transport import InProcess, Transport
 from mtf_imaging.engine.meshes.turns import InTurns, Turns
-from mtf_imaging.errors import NotSupportedError
 
 
 class TurnMesh(ShardMeshImpl):
@@ -109,31 +108,40 @@ class TurnMesh(ShardMeshImpl):
 
     def to_once(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
         """Converts the slices of a turn to the slices of all processors, for the mesh `at_once`."""
-        if self.grid.num_shards > 1:
-            raise NotSupportedError(
-                "a loop needs all processors on one device, but their turns use several devices. Fix: name all mesh "
-                "dimensions in sequential and start one process, or compute without the loop."
-            )
-        (stack,) = x.tensor_list
         if not self.is_split(shape):
-            return LaidOutTensor([stack])
-        view = to_grid(stack, self.grid.local)
-        for axis, size in enumerate(self.grid.mesh):
-            if axis in self.turns.axes:
-                view = self.turns.join(view, axis, axis)
-            elif view.shape[axis] < size:
-                view = tf.repeat(view, size, axis)
-        return LaidOutTensor([from_grid_full(view, self.grid.mesh)])
+            return LaidOutTensor(x.tensor_list[:1])
+        views = []
+        for stack, device in zip(x.tensor_list, self.devices):
+            with tf.device(device):
+                view = to_grid(stack, self.grid.local)
+                for axis, size in enumerate(self.grid.local):
+                    if axis in self.turns.axes:
+                        view = self.turns.join(view, axis, axis)
+                    elif view.shape[axis] < size:
+                        view = tf.repeat(view, size, axis)
+            views.append(view)
+        for axis, shards in enumerate(self.grid.shards):
+            if shards > 1:
+                views = self.transport.gather(views, axis, axis)
+        return LaidOutTensor([from_grid_full(views[0], self.grid.mesh)])
 
     def from_once(self, x: LaidOutTensor, shape: mtf.Shape) -> LaidOutTensor:
         """Converts the slices of all processors to those of a turn; the inverse of `to_once`."""
         (stack,) = x.tensor_list
         if not self.is_split(shape):
-            return x
+            return LaidOutTensor([stack] * len(self.devices))
         view = to_grid(stack, self.grid.mesh)
         for axis in self.turns.axes:
             view = self.turns.part(view, axis, axis)
-        return LaidOutTensor([from_grid_full(view, self.grid.local)])
+        stacks = []
+        for shard, device in zip(self.transport.coordinates, self.devices):
+            with tf.device(device):
+                own = view
+                for axis, (at, size) in enumerate(zip(shard, self.grid.local)):
+                    if self.grid.shards[axis] > 1:
+                        own = tf.gather(own, range(at * size, (at + 1) * size), axis=axis)
+                stacks.append(from_grid_full(own, self.grid.local))
+        return LaidOutTensor(stacks)
 
     # Communication between turns; `ShardMeshImpl` communicates within a turn. `InTurns` reduces and gathers.
 

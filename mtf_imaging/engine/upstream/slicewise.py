@@ -18,7 +18,6 @@ from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
 from mtf_imaging.engine.meshes.local import partial_dtype
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 from mtf_imaging.engine.upstream.faults import title
-from mtf_imaging.errors import NotSupportedError
 
 
 class LocalResult(NamedTuple):
@@ -141,11 +140,8 @@ def lower_gradient(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     which counts once.
     """
     mesh, forward = lowering.mesh_impl(op), compat.forward_operation(op)
-    if forward not in lowering.local_calls:
-        raise NotSupportedError(
-            f"{title(op)}: a loop differentiates {title(forward)}, which is outside of the loop and was computed in "
-            "turns. Fix: call the function in the loop as well, differentiate outside of it, or omit sequential."
-        )
+    if forward not in lowering.local_calls:  # it was computed in turns, outside of this loop; see `while_loop`
+        lowering.lower(forward)
     call = lowering.local_calls[forward]
     cotangents = [
         _argument(mesh, forward, lowering.masked(dy, call.summed_tails).to_laid_out_tensor())

@@ -34,8 +34,8 @@ def lower(op: mtf.Operation, lowering: mtf.Lowering) -> None:
     """Lowers an `mtf.WhileLoopOperation`.
 
     If the body has more outputs than the loop has inputs, the additional outputs are summed over all iterations. The
-    loop counts its iterations, because random operations draw different values in each. Processors that take turns
-    run a loop all at once, because an iteration cannot wait for other turns.
+    loop counts its iterations, because random operations draw different values in each. If processors take turns, the
+    first device of each process runs the loop for all processors, because an iteration cannot wait for other turns.
 
     Raises:
       NotSupportedError: the body assigns to a variable.

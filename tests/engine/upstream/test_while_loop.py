@@ -20,6 +20,13 @@ LAYOUTS = {
     "stacked": {"mesh_shape": "rows:2,cores:2", "layout": "x:rows,batch:cores", "mesh_impl": "stacked"},
     "placement": {"mesh_shape": "rows:2,cols:2", "layout": "x:rows,y:cols", "mesh_impl": "placement"},
     "uneven": {"mesh_shape": "rows:3,cols:4", "layout": "x:rows,y:cols", "mesh_impl": "stacked"},
+    "turns": {"mesh_shape": "rows:2,cols:4", "layout": "x:rows,y:cols", "mesh_impl": "stacked", "sequential": "rows"},
+    "turns on two devices": {
+        "mesh_shape": "rows:2,cols:3",
+        "layout": "x:rows,y:cols",
+        "mesh_impl": "placement",
+        "sequential": "cols",
+    },
 }
 RANDOM = {
     "mi.ops.dropout": lambda x: mi.ops.dropout(mtf.ones_like(x), 0.5),
