@@ -175,8 +175,9 @@ def main():
         default=0,
         help="number of pairs of steps, with and without recomputation, to compare in time",
     )
+    flags.add_argument("--steps", type=int, default=STEPS + 1, help="number of steps to measure")
     arguments = vars(flags.parse_args())
-    pairs = arguments.pop("pairs")
+    pairs, steps = arguments.pop("pairs"), arguments.pop("steps")
     setting = Setting(**arguments)
     if pairs:
         seconds = time_pairs(setting, pairs)
@@ -188,14 +189,14 @@ def main():
         print(f"recomputation takes {ratio:.2f} times as long (median of {pairs} pairs)")
         return
     if setting.sequential:
-        measured, planned = measure(setting), planned_process(setting)
+        measured, planned = measure(setting, steps), planned_process(setting)
         process = measured.last - measured.imported
         print(
             f"{setting}: process {process / MIB:.0f} MiB above the imports, planned {planned / MIB:.0f} MiB, "
             f"{planned / process:.2f} of it; {measured.seconds:.1f} s"
         )
         return
-    measured, planned = measure(setting), setting.plan().peak.nbytes
+    measured, planned = measure(setting, steps), setting.plan().peak.nbytes
     step = measured.peak - measured.before
     print(
         f"{setting}: process {step / GIB:.2f} GiB above {measured.before / GIB:.2f} GiB, "

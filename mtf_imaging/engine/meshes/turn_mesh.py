@@ -130,9 +130,9 @@ class TurnMesh(ShardMeshImpl):
         (stack,) = x.tensor_list
         if not self.is_split(shape):
             return LaidOutTensor([stack] * len(self.devices))
-        view = to_grid(stack, self.grid.mesh)
-        for axis in self.turns.axes:
-            view = self.turns.part(view, axis, axis)
+        view, split = to_grid(stack, self.grid.mesh), self.split_axes(shape)
+        for axis in self.turns.axes:  # values are equal along mesh dimensions that do not split the tensor
+            view = self.turns.part(view, axis, axis) if axis in split else tf.gather(view, [0], axis=axis)
         stacks = []
         for shard, device in zip(self.transport.coordinates, self.devices):
             with tf.device(device):
