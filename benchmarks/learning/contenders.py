@@ -18,6 +18,7 @@ _STEP_DECAY = (
     "StepDecay.every = 266",
 )
 _WARM_UP = ("Adam.learning_rate = @WarmUp()", "WarmUp.schedule = @PolyDecay()", "WarmUp.steps = 40")
+_PATCHES = ("train.patch = (64, 64, 32)", "setup.batch_size = 2")
 _WARP = ("Augmentation.rotation = 10.0", "Augmentation.zoom = 0.1", "Augmentation.elastic = 0.02")
 
 
@@ -63,6 +64,13 @@ ALL = {
         _patches("_fast", ", learning rate 0.01", "--rate", "0.01"),
         Contender("slow", "learning rate 0.001", ("PolyDecay.initial = 0.001",)),
         Contender("fast", "learning rate 0.01", ("PolyDecay.initial = 0.01",)),
+        Contender("patches", "2 patches of 64 x 64 x 32 voxels", _PATCHES, 560),
+        Contender(
+            "patches_fast",
+            "2 patches of 64 x 64 x 32 voxels, learning rate 0.01",
+            (*_PATCHES, "PolyDecay.initial = 0.01"),
+            560,
+        ),
         Contender("zero_biases", "first biases of 0", _ZERO),
         Contender("weights", "class weights 1, 8, 16", _WEIGHTS),
         Contender(
