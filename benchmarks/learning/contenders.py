@@ -18,7 +18,7 @@ _STEP_DECAY = (
     "StepDecay.every = 266",
 )
 _WARM_UP = ("Adam.learning_rate = @WarmUp()", "WarmUp.schedule = @PolyDecay()", "WarmUp.steps = 40")
-_PATCHES = ("train.patch = (64, 64, 32)", "setup.batch_size = 2")
+_PATCHES = ("train.patch = (64, 64, 30)", "setup.batch_size = 2")
 _WARP = ("Augmentation.rotation = 10.0", "Augmentation.zoom = 0.1", "Augmentation.elastic = 0.02")
 
 
@@ -64,10 +64,10 @@ ALL = {
         _patches("_fast", ", learning rate 0.01", "--rate", "0.01"),
         Contender("slow", "learning rate 0.001", ("PolyDecay.initial = 0.001",)),
         Contender("fast", "learning rate 0.01", ("PolyDecay.initial = 0.01",)),
-        Contender("patches", "2 patches of 64 x 64 x 32 voxels", _PATCHES, 560),
+        Contender("patches", "2 patches of 64 x 64 x 30 voxels", _PATCHES, 560),
         Contender(
             "patches_fast",
-            "2 patches of 64 x 64 x 32 voxels, learning rate 0.01",
+            "2 patches of 64 x 64 x 30 voxels, learning rate 0.01",
             (*_PATCHES, "PolyDecay.initial = 0.01"),
             560,
         ),
