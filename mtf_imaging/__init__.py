@@ -29,6 +29,7 @@ _LAZY = {
     "TrainingError": ("mtf_imaging.errors", "TrainingError"),
     "data": ("mtf_imaging.data", None),
     "errors": ("mtf_imaging.errors", None),
+    "fit": ("mtf_imaging.jobs.fitting", "fit"),
     "evaluation": ("mtf_imaging.evaluation", None),
     "jobs": ("mtf_imaging.jobs", None),
     "keras": ("mtf_imaging.training.keras", None),
@@ -38,6 +39,7 @@ _LAZY = {
     "mtf": ("mtf_imaging.engine.upstream", "mtf"),  # its corrections are applied
     "networks": ("mtf_imaging.networks", None),
     "ops": ("mtf_imaging.engine.ops", None),
+    "predict": ("mtf_imaging.jobs.fitting", "predict"),
     "parameters": ("mtf_imaging.parameters", None),
     "program": ("mtf_imaging.engine.program", None),
     "training": ("mtf_imaging.training", None),

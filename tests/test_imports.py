@@ -35,7 +35,7 @@ RANK = {unit: rank for rank, units in enumerate(LAYERS) for unit in units}
 # The folders and modules of data/, from the bottom up.
 DATA_LAYERS = [
     *("modality", "intensities", "class_frequencies"),
-    "label_survey",
+    *("label_survey", "pairs"),
     "elements",
     *("listing", "description", "sampling", "images", "formats", "reading", "cases"),
     *("augmentation", "records", "pixels", "phantom", "fingerprint"),

@@ -40,6 +40,7 @@ from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_check
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices
 from mtf_imaging.training.frozen import describe_frozen
+from mtf_imaging.training.observers.callbacks import Callbacks
 from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import parse_steps
@@ -88,6 +89,7 @@ class _Run:
       data: the training data, and held-out cases of the fold if there is one.
       fold: the fold; None for all data.
       stop: the function that all processes ask before each step.
+      callbacks: the functions to call after each step; None if there are none.
       initial: the weights to start from; None to resume from a checkpoint.
     """
 
@@ -97,6 +99,7 @@ class _Run:
     data: TrainingData
     fold: FoldData | None
     stop: AgreedStop
+    callbacks: Callbacks | None
     initial: InitialWeights | None
 
     @property
@@ -146,6 +149,8 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         if not checkpoints.restore() and run.initial:
             run.initial.apply(built.program)
         observers = _open_observers(run, plan, built, evaluator)
+        if run.callbacks and run.group.is_first:
+            observers.append(run.callbacks)
         if watch:
             observers.append(watch(built.program, plan.step, plan.layout))
         return loop.train(
@@ -166,6 +171,10 @@ def _open_run(own: TrainSettings, stack: contextlib.ExitStack) -> _Run:
     if own.handle_signals:
         signals, own_stop = stack.enter_context(StopSignals()), stop
         stop = lambda: signals.reason() or own_stop()  # noqa: E731
+    callbacks = Callbacks(own.callbacks) if own.callbacks else None
+    if callbacks:
+        before = stop
+        stop = lambda: callbacks.reason() or before()  # noqa: E731
     devices = own.devices or Devices()
     group = join(devices)
     data = as_training_data(own.data)
@@ -181,7 +190,7 @@ def _open_run(own: TrainSettings, stack: contextlib.ExitStack) -> _Run:
     fold = resolve_fold(data, own.model_dir)
     data = fold.data if fold else data
     group.first(lambda: check_resumed_data(data, own.model_dir))
-    return _Run(own, group, devices, data, fold, agreed_stop, initial)
+    return _Run(own, group, devices, data, fold, agreed_stop, callbacks, initial)
 
 
 def _make_plan(run: _Run) -> _Plan:
@@ -232,7 +241,10 @@ def _open_evaluator(
         return None
     trained = Trained(plan.step, built.program, plan.layout, run.devices.mesh_impl, run.progress)
     monitoring = Monitoring(plan.monitor, evaluation_interval(own), own.num_steps)
-    return make_evaluator(held_out, trained, checkpoints, Path(own.model_dir), monitoring, run.stop.now)
+    evaluator = make_evaluator(held_out, trained, checkpoints, Path(own.model_dir), monitoring, run.stop.now)
+    if run.callbacks:
+        evaluator.add_listener(run.callbacks.scores)
+    return evaluator
 
 
 def _open_observers(run: _Run, plan: _Plan, built: BuiltStep, evaluator: Evaluator | None) -> list[Observer]:

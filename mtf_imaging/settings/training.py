@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mtf_imaging.data.records.splits import Subset
     from mtf_imaging.training.data_set import DataSet
     from mtf_imaging.training.evaluation import Evaluation
+    from mtf_imaging.training.observers.callbacks import Callback
     from mtf_imaging.training.optimizers import Optimizer
 
 FROM_DATA = "data"
@@ -170,6 +171,8 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
         training.
       stop: function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
         that reason.
+      callbacks: functions of the number of finished steps and a dict of values, which are called after each step; a
+        string that one returns stops the run, as with `stop`. See `training.observers.callbacks`.
       handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C stop the run in the same way; only in the main thread.
       save_configuration: function that process 0 calls once, before the first step, with facts about the data and the
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
@@ -182,6 +185,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
     profile_steps: str | None = setting(default=None, flag=True)
     dry_run: bool = setting(default=False, flag=True)
     stop: Callable[[], str | None] | None = setting(default=None, shared=False)
+    callbacks: "Sequence[Callback]" = setting(default=(), shared=False)
     handle_signals: bool = setting(default=False, shared=False)
     save_configuration: Callable[[Any, Layout], str] | None = setting(default=None, shared=False)
 

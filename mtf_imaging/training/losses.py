@@ -1,0 +1,100 @@
+"""Losses by name: the loss of a network's outputs, the prediction that belongs to it, and its measure."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from mtf_imaging.engine import ops
+from mtf_imaging.engine.compat import mtf
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.spelling import did_you_mean
+
+LABELS, VALUES = "labels", "values"  # the targets: one class for each voxel or image, or numbers
+
+
+class NamedLoss(NamedTuple):
+    """A loss with a name.
+
+    Attributes:
+      compute: the loss, Tensor[], of outputs Tensor[batch, ..., classes] and of targets, which are called `labels`.
+      predict: the prediction for outputs.
+      targets: LABELS for int32 Tensor[batch, ...], or VALUES for targets with the shape and dtype of the outputs.
+    """
+
+    compute: Callable[..., mtf.Tensor]
+    predict: Callable[[mtf.Tensor], mtf.Tensor]
+    targets: str
+
+
+def _softmax(outputs: mtf.Tensor) -> mtf.Tensor:
+    return ops.softmax(outputs, outputs.shape.dims[-1])
+
+
+def _cross_entropy(outputs: mtf.Tensor, labels: mtf.Tensor) -> mtf.Tensor:
+    return mtf.reduce_mean(ops.sparse_softmax_cross_entropy(outputs, labels, outputs.shape.dims[-1]))
+
+
+def _dice_and_cross_entropy(outputs: mtf.Tensor, labels: mtf.Tensor) -> mtf.Tensor:
+    """Returns the cross entropy, plus the mean Dice loss per case of all classes but 0, as in nnU-Net."""
+    _, *each = mtf.unstack(_softmax(outputs), outputs.shape.dims[-1])
+    batch = labels.shape.dims[0]
+    losses = [ops.dice_loss(p, mtf.equal(labels, value), batch, over="case") for value, p in enumerate(each, 1)]
+    return _cross_entropy(outputs, labels) + mtf.add_n(losses) / len(losses)
+
+
+def _alike(outputs: mtf.Tensor, values: mtf.Tensor) -> mtf.Tensor:
+    """Returns the values with the names and the dtype of the outputs."""
+    return mtf.cast(mtf.replace_dimensions(values, values.shape.dims[-1], outputs.shape.dims[-1]), outputs.dtype)
+
+
+def _binary(outputs: mtf.Tensor, labels: mtf.Tensor) -> mtf.Tensor:
+    return mtf.reduce_mean(ops.sigmoid_cross_entropy(outputs, _alike(outputs, labels)))
+
+
+def _squared(outputs: mtf.Tensor, labels: mtf.Tensor) -> mtf.Tensor:
+    return mtf.reduce_mean(mtf.square(outputs - _alike(outputs, labels)))
+
+
+def _absolute(outputs: mtf.Tensor, labels: mtf.Tensor) -> mtf.Tensor:
+    return mtf.reduce_mean(mtf.abs(outputs - _alike(outputs, labels)))
+
+
+def _same(outputs: mtf.Tensor) -> mtf.Tensor:
+    return outputs
+
+
+LOSSES = {
+    "dice_ce": NamedLoss(_dice_and_cross_entropy, _softmax, LABELS),
+    "cross_entropy": NamedLoss(_cross_entropy, _softmax, LABELS),
+    "binary_cross_entropy": NamedLoss(_binary, mtf.sigmoid, VALUES),
+    "mse": NamedLoss(_squared, _same, VALUES),
+    "mae": NamedLoss(_absolute, _same, VALUES),
+}
+
+
+def named_loss(loss: str | Callable[..., Any], targets: str) -> NamedLoss:
+    """Returns a loss by its name, or a function `loss(outputs, labels)` as a loss.
+
+    Args:
+      loss: the name, or the function.
+      targets: LABELS or VALUES, the targets at hand.
+
+    Raises:
+      ConfigError: the name is unknown, or the loss needs other targets.
+    """
+    if not isinstance(loss, str):
+        return NamedLoss(loss, _same, targets)
+    if loss not in LOSSES:
+        raise ConfigError(
+            f"loss = {loss!r} is unknown.{did_you_mean(loss, LOSSES)} Fix: choose one of {', '.join(LOSSES)}, or give "
+            "a function loss(outputs, labels).",
+            ["loss"],
+        )
+    found = LOSSES[loss]
+    if found.targets != targets:
+        kinds = {LABELS: "integers, one class for each voxel or image", VALUES: "numbers with a last axis like outputs"}
+        raise ConfigError(
+            f"loss = {loss!r} needs targets that are {kinds[found.targets]}, but they are {kinds[targets]}. Fix: "
+            f"convert them, or choose {' or '.join(name for name, own in LOSSES.items() if own.targets == targets)}.",
+            ["loss"],
+        )
+    return found

@@ -1,0 +1,196 @@
+"""`mi.fit` and `mi.predict`: training on arrays under any layout, with scores, callbacks and resumption."""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import mtf_imaging as mi
+from mtf_imaging import layers, mtf
+from mtf_imaging.data.pairs import MEASURES
+from mtf_imaging.training.losses import LOSSES
+from mtf_imaging.training.observers.callbacks import EarlyStopping
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(5, 8, 6, 7, 2))
+Y = (X[..., 0] > 0.3).astype(np.uint8) + (X[..., 1] > 1)
+QUIET = {"progress": False, "dtype": "float64"}
+LAYOUTS = {
+    "split": {"mesh_shape": "rows:2,cols:3", "layout": "x:rows,y:cols"},
+    "turns": {"mesh_shape": "slabs:3", "layout": "x:slabs", "sequential": "slabs"},
+}
+
+
+def network(image):
+    return layers.Conv(3, 1)(layers.Conv(4, activation="relu")(image))
+
+
+def fit(x=X, y=Y, **settings):
+    return mi.fit(network, x, y, **{"steps": 4, "batch_size": 2, **QUIET, **settings})
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A run of four steps, with scores after the second and the fourth."""
+    folder = tmp_path_factory.mktemp("whole")
+    return fit(X[:3], Y[:3], validation=(X[3:], Y[3:]), eval_every=2, model_dir=folder)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_changes_no_loss_no_score_and_no_prediction(whole, layout, tmp_path):
+    split = fit(X[:3], Y[:3], validation=(X[3:], Y[3:]), eval_every=2, **LAYOUTS[layout])
+    for name, values in {**whole.losses, **whole.scores}.items():
+        np.testing.assert_allclose({**split.losses, **split.scores}[name], values, rtol=1e-9, err_msg=name)
+    np.testing.assert_allclose(split.predict(X, dtype="float64"), whole.predict(X, dtype="float64"), rtol=1e-9)
+    own = whole.predict(X, dtype="float64", **LAYOUTS[layout])
+    np.testing.assert_allclose(own, whole.predict(X, dtype="float64"), rtol=1e-9)
+
+
+def test_the_history_has_the_losses_and_scores(whole):
+    assert whole.losses["step"] == [0, 1, 2, 3]
+    assert whole.scores["step"] == [2, 4]
+    assert whole.stopped is None
+    probabilities = whole.predict(X[3:], dtype="float64")
+    np.testing.assert_allclose(probabilities.sum(-1), 1)
+    chosen = probabilities.argmax(-1)
+    each = [2 * np.sum((chosen == k) & (Y[3:] == k)) / (np.sum(chosen == k) + np.sum(Y[3:] == k)) for k in (1, 2)]
+    assert whole.scores["dice"][-1] == pytest.approx(np.mean(each))
+
+
+def test_a_run_continues_in_its_folder(tmp_path):
+    at_once = fit(steps=4, model_dir=tmp_path / "at_once")
+    fit(steps=2, model_dir=tmp_path / "parts")
+    continued = fit(steps=4, model_dir=tmp_path / "parts", **LAYOUTS["turns"])
+    np.testing.assert_allclose(continued.losses["loss"], at_once.losses["loss"], rtol=1e-9)
+
+
+def test_a_temporary_run_is_deleted_with_its_history():
+    history = fit(steps=1)
+    folder = history.model_dir
+    assert folder.is_dir()
+    del history
+    assert not folder.exists()
+
+
+def test_callbacks_receive_values_and_stop_the_run():
+    seen = []
+
+    def callback(step, values):
+        seen.append((step, sorted(values)))
+        return "enough" if step == 3 else None
+
+    history = fit(steps=9, callbacks=[callback], validation=(X, Y), eval_every=2)
+    held_out = ["held_out/dice", "held_out/loss", "loss"]
+    assert seen == [(1, ["loss"]), (2, held_out), (3, ["loss"])]
+    assert "enough" in history.stopped
+    assert len(history.losses["loss"]) == 3
+
+
+def test_early_stopping():
+    stopping = EarlyStopping("loss", steps=3, higher_is_better=False, least=0.1)
+    reasons = [stopping(step, {"loss": loss}) for step, loss in enumerate([3, 2, 1.95, 1.5, 1.5, 1.45, 1.6], 1)]
+    assert reasons[:-1] == [None] * 6
+    assert reasons[-1] == "loss has not become better than 1.5000 since step 4"
+    assert stopping(9, {"other": 1.0}) is None
+
+
+def _expected(name, outputs, targets):
+    """Returns a loss as TensorFlow computes it."""
+    if name == "binary_cross_entropy":
+        return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(targets, outputs))
+    if name in ("mse", "mae"):
+        return tf.reduce_mean(tf.square(outputs - targets) if name == "mse" else tf.abs(outputs - targets))
+    cross_entropy = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(targets, outputs))
+    if name == "cross_entropy":
+        return cross_entropy
+    p, t = tf.nn.softmax(outputs)[..., 1:], tf.one_hot(targets, outputs.shape[-1], dtype=outputs.dtype)[..., 1:]
+    shared, total = tf.reduce_sum(p * t, [1, 2]), tf.reduce_sum(p + t, [1, 2])
+    return cross_entropy + tf.reduce_mean(1 - (2 * shared + 0.1) / (total + 0.1))
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_the_losses_equal_those_of_tensorflow(name):
+    outputs = RNG.normal(size=(2, 5, 4, 3))
+    is_classes = LOSSES[name].targets == "labels"
+    targets = RNG.integers(0, 3, (2, 5, 4)) if is_classes else RNG.uniform(size=outputs.shape)
+    labels = ("batch:2,x:5,y:4", "int32") if is_classes else ("batch:2,x:5,y:4,values:3", "float64")
+    specs = {"outputs": ("batch:2,x:5,y:4,channels:3", "float64"), "labels": labels}
+    program = mi.Program(LOSSES[name].compute, specs, "rows:2", "x:rows")
+    expected = _expected(name, tf.constant(outputs), tf.constant(targets))
+    np.testing.assert_allclose(program(outputs=outputs, labels=targets), expected, rtol=1e-12)
+
+
+def test_the_measures():
+    prediction, target = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 1])
+    assert MEASURES["dice"]([(prediction, target)]) == pytest.approx(2 / 3)
+    assert MEASURES["accuracy"](zip(prediction, target)) == pytest.approx(2 / 3)
+    values = RNG.normal(size=(2, 6))
+    expected = 1 - np.sum((values - 0.5) ** 2) / np.sum((values - values.mean()) ** 2)
+    assert MEASURES["r2"]([(np.full(6, 0.5), row) for row in values]) == pytest.approx(expected)
+    absent = MEASURES["dice"]([(np.array([[0.9, 0.1, 0.0]]), np.array([0]))])
+    assert absent == 1.0  # neither predicted nor labeled
+
+
+def test_images_have_classes_and_numbers_as_targets():
+    def classify(image):
+        return layers.Dense(2)(
+            mtf.reduce_mean(layers.Conv(4)(image), output_shape=[image.shape.dims[0], mtf.Dimension("channels", 4)])
+        )
+
+    classes = mi.fit(classify, X, np.arange(5) % 2, steps=1, validation=(X, np.arange(5) % 2), **QUIET)
+    assert classes.predict(X, dtype="float64").shape == (5, 2)
+    assert set(classes.scores) == {"step", "loss", "accuracy"}
+    numbers = mi.fit(network, X, X[..., [0, 1, 0]], steps=1, validation=(X, X[..., [0, 1, 0]]), **QUIET)
+    assert set(numbers.scores) == {"step", "loss", "r2"}
+
+
+def test_a_dataset_of_pairs_gives_the_batches_of_its_arrays():
+    dataset = tf.data.Dataset.from_tensor_slices((X, Y))
+    history = mi.fit(network, dataset, steps=3, batch_size=2, **QUIET)
+    assert len(history.losses["loss"]) == 3
+    batches = mi.jobs.fitting.DatasetPairs(dataset).batches("", batch_size=2, sizes=(), seed=0, start_step=2)
+    np.testing.assert_array_equal(next(batches)["labels"], Y[[4, 0]])
+
+
+def test_every_pass_contains_every_sample():
+    pairs = mi.jobs.fitting.ArrayPairs(np.arange(5.0)[:, None, None], np.arange(5))
+    batches = pairs.batches("", batch_size=2, sizes=(), seed=1, start_step=0)
+    numbers = np.concatenate([batch["labels"] for batch in itertools.islice(batches, 10)]).reshape(4, 5)
+    assert all(sorted(epoch) == [0, 1, 2, 3, 4] for epoch in numbers)
+    assert len({tuple(epoch) for epoch in numbers}) > 1
+    later = next(pairs.batches("", batch_size=2, sizes=(), seed=1, start_step=4))
+    np.testing.assert_array_equal(later["labels"], numbers.ravel()[8:10])
+
+
+@pytest.mark.slow
+def test_a_keras_model_is_trained_and_predicts():
+    import keras
+
+    model = keras.Sequential([keras.Input(X.shape[1:]), keras.layers.Conv3D(3, 3, padding="same")])
+    x = X.astype(np.float32)
+    np.testing.assert_allclose(mi.predict(model, x, **LAYOUTS["split"]), model.predict(x, verbose=0), atol=1e-5)
+    history = mi.fit(model, x, Y, steps=2, progress=False, **LAYOUTS["split"])
+    assert history.predict(x).shape == (*Y.shape, 3)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"loss": "dice"}, r"loss = 'dice' is unknown. Did you mean 'dice_ce'\?"),
+        ({"loss": "mse"}, "loss = 'mse' needs targets that are numbers .* choose dice_ce or cross_entropy"),
+        ({"y": Y[:2]}, "there are 5 images, but 2 targets"),
+        ({"y": Y[:, :3]}, r"the targets have the shape \[3, 6, 7\] .* integers of the shape \[8, 6, 7\]"),
+        ({"y": None}, "there are no targets"),
+        ({"x": tf.data.Dataset.from_tensor_slices(X)}, "must be pairs of an image and a target"),
+        ({"layout": "x:rows"}, "rows"),
+    ],
+)
+def test_wrong_arguments_are_explained(changes, message):
+    with pytest.raises(mi.MtfImagingError, match=message):
+        fit(**changes)
+
+
+def test_a_function_without_weights_does_not_predict():
+    with pytest.raises(mi.ConfigError, match="Fix: give model_dir"):
+        mi.predict(network, X)
