@@ -1,14 +1,18 @@
 """Type annotations and docstrings of the typed modules: complete, and consistent with the arguments.
 
-The tests only read sources.
+The tests only read sources, except one, which runs the type checker.
 """
 
 import ast
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
 import pytest
+
+import mtf_imaging as mi
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "mtf_imaging"
@@ -132,3 +136,33 @@ def test_the_type_checker_reads_the_same_modules():
     assert not exempt
     silent = [name for entry in settings["overrides"] if "follow_imports" in entry for name in entry["module"]]
     assert not {f"mtf_imaging.{module.removesuffix('.py')}.*" for module in TYPED} & set(silent)
+
+
+def test_type_checkers_see_the_names_that_are_imported_on_first_use():
+    tree = ast.parse((PACKAGE / "__init__.py").read_text())
+    (typed,) = (node for node in tree.body if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING")
+    imported = [alias.asname for node in typed.body if isinstance(node, ast.ImportFrom) for alias in node.names]
+    assert sorted(imported) == sorted(mi._LAZY)
+
+
+@pytest.mark.slow
+def test_a_type_checker_finds_mistakes_of_a_user(tmp_path):
+    mistakes = [
+        ("mi.layers.Conv(3, kernel_siz=3)", 'did you mean "kernel_size"'),
+        ("mi.Program(abs, {}, layuot='x:rows')", 'did you mean "layout"'),
+        ("mi.jobs.train(num_stepz=3)", 'did you mean "num_steps"'),
+        ("mi.fit(abs, 1, 2).losess", 'maybe "losses"'),
+        ("mi.unknown", 'has no attribute "unknown"'),
+    ]
+    program = tmp_path / "program.py"
+    program.write_text("\n".join(["import mtf_imaging as mi", *(code for code, _ in mistakes)]))
+    command = [sys.executable, "-m", "mypy", "--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
+    done = subprocess.run(
+        [*command, "--strict", f"--cache-dir={tmp_path}", str(program)], cwd=ROOT, capture_output=True, text=True
+    )
+    found = {
+        int(line.split(":")[1]): line for line in done.stdout.splitlines() if ".py:" in line and ": error:" in line
+    }
+    for number, (code, message) in enumerate(mistakes, 2):
+        assert message in found.get(number, ""), (code, done.stdout[-500:])
+    assert len(found) == len(mistakes)
