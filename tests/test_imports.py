@@ -94,7 +94,7 @@ def test_modules_import_only_from_lower_layers():
 
 
 def test_no_modules_import_each_other_in_a_cycle():
-    """Includes imports for types only, and imports within functions, but not the names that `mi` imports on first use."""
+    """Includes imports for types and within functions, but not the names that `mi` imports on first use."""
     modules = {module_name(path): path for path in FILES}
 
     def module_of(name: str) -> str:
