@@ -162,7 +162,8 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
     """The settings of `train`.
 
     Attributes:
-      data: the training data, a `TrainingData`, or a folder of records that `convert` wrote.
+      data: the training data, a `TrainingData`; or a folder of records that `convert` wrote; or a pair of arrays, the
+        inputs `image` and `labels` of the task, with one sample after another.
       model_dir: folder of the run, for checkpoints, the configuration and TensorBoard events.
       layout: the mesh of processors and the dimensions to split over it. auto selects the layout with the shortest
         predicted step, with one processor for each process or device, or turns if no such layout fits.
@@ -178,7 +179,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.
     """
 
-    data: DataSettings | str | Path = setting(example="@NAME()")
+    data: DataSettings | str | Path | tuple[Any, Any] = setting(example="@NAME()")
     model_dir: str | Path = setting(flag=True)
     layout: Layout | str = setting(default=ONE_PROCESSOR)
     offload_dir: str | None = changed(LayoutSettings, "offload_dir", shared=False)

@@ -105,9 +105,9 @@ class TrainingStep:
     weights: WeightRules = WeightRules()
 
     def __post_init__(self) -> None:
-        if isinstance(self.optimizer, type) or not hasattr(self.optimizer, "apply"):
+        if not isinstance(self.optimizer, Optimizer):
             raise ConfigError(
-                f"optimizer must be an Optimizer, not {self.optimizer!r}. "
+                f"optimizer must be an Optimizer of mi.training.optimizers, not {self.optimizer!r}. "
                 "Fix: pass one, such as Adam(); your own optimizers derive from Optimizer.",
                 ["optimizer"],
             )

@@ -65,6 +65,19 @@ def test_a_run_continues_in_its_folder(tmp_path):
     np.testing.assert_allclose(continued.losses["loss"], at_once.losses["loss"], rtol=1e-9)
 
 
+def test_train_takes_a_pair_of_arrays(tmp_path):
+    history = fit(steps=2)
+    again = mi.jobs.train(task=history.task, data=(X, Y), model_dir=tmp_path, num_steps=2, batch_size=2, **QUIET)
+    assert again["loss"] == history.losses["loss"][-1]
+
+
+def test_an_optimizer_of_keras_is_refused():
+    import keras
+
+    with pytest.raises(mi.ConfigError, match=r"optimizer must be an Optimizer of mi\.training\.optimizers"):
+        fit(optimizer=keras.optimizers.Adam())
+
+
 def test_a_temporary_run_is_deleted_with_its_history():
     history = fit(steps=1)
     folder = history.model_dir

@@ -127,7 +127,7 @@ def test_stop_ends_a_run_with_a_checkpoint(folder, tmp_path):
         ({"dtype": "float23"}, "dtype = 'float23' is not known. Did you mean 'float32'? Fix: choose one of float32, "),
         ({"data": "nowhere"}, "nowhere: this folder of records does not exist"),
         ({"task": object()}, "task is of class object, which cannot be called as task.inputs("),
-        ({"optimizer": Adam}, "optimizer must be an Optimizer, not <class "),
+        ({"optimizer": Adam}, "optimizer must be an Optimizer of mi.training.optimizers, not <class "),
         ({"profile_steps": "3"}, "profile_steps '3' is not a range of steps"),
         ({"monitor": "sharpness"}, "monitor = 'sharpness' is not a measure of the evaluation, which has liver, lesion"),
     ],

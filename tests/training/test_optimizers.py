@@ -147,6 +147,23 @@ def test_sgd_equals_tensorflow_with_a_decay_of_the_kernels_in_the_loss(make, sch
     np.testing.assert_allclose(program.variables["bias"], bias, rtol=1e-9)
 
 
+@pytest.mark.parametrize("layout", [("", ""), ("rows:2,cols:2,cores:2", "x:rows,outputs:cols,batch:cores")], ids=str)
+def test_adam_with_weight_decay_equals_adamw_of_keras(layout):
+    optimizer = optimizers.Adam(0.0625, 0.75, 0.875, 1e-12, weight_decay=0.25)  # Keras adds epsilon to another term
+    program = linear.program(optimizer, *layout, task=Layer())
+    kernel, bias = (tf.Variable(program.variables[name].numpy()) for name in ("kernel", "bias"))
+    adamw = tf.keras.optimizers.AdamW(0.0625, 0.25, 0.75, 0.875, 1e-12)
+    adamw.exclude_from_weight_decay(var_list=[bias])
+    for batch in linear.take(STEPS):
+        with tf.GradientTape() as tape:
+            error = tf.reduce_sum(tf.tanh(batch["image"] @ kernel + bias), 1) - batch["target"]
+            loss = tf.reduce_mean(error**2)
+        adamw.apply_gradients(zip(tape.gradient(loss, [kernel, bias]), [kernel, bias]))
+        np.testing.assert_allclose(program(**batch)["loss"], loss, rtol=1e-6)
+    np.testing.assert_allclose(program.variables["kernel"], kernel, rtol=1e-6)
+    np.testing.assert_allclose(program.variables["bias"], bias, rtol=1e-6)
+
+
 @pytest.mark.parametrize("decay", [-0.1, float("nan"), float("inf"), "0.1", True, None], ids=str)
 def test_an_invalid_weight_decay_is_refused(decay):
     with pytest.raises(ConfigError, match=f"SGD.weight_decay = {decay!r}: it must be a number of at least 0."):

@@ -191,13 +191,14 @@ class Program(tf.Module):
                 self.layout.mesh_string,
             )
 
-    def __call__(self, /, **tensors: object) -> Any:
+    def __call__(self, /, *in_order: object, **tensors: object) -> Any:
         """Runs the program on whole tensors.
 
         Args:
-          **tensors: a tensor, an array, or Python numbers in lists for each input, by keyword. Values of another dtype
-            are cast if that changes no value, except by rounding to a float. If the mesh is collective, every process
-            passes the same values.
+          *in_order: values of the first inputs, in the order of `inputs`.
+          **tensors: a tensor, an array, or Python numbers in lists for each other input, by keyword. Values of another
+            dtype are cast if that changes no value, except by rounding to a float. If the mesh is collective, every
+            process passes the same values.
 
         Returns:
           Whole tensors in the same structure as the return value of `fn`, in every process.
@@ -207,7 +208,10 @@ class Program(tf.Module):
           DataError: an input has labels other than those that the function declared; see `ops.expect_labels`.
           ClusterError: another process is lost.
         """
-        return self.join(self._call(None, self.cut(**tensors)))
+        if len(in_order) > len(self._inputs):
+            own = ", ".join(self._inputs)
+            raise ShapeError(f"the program has the inputs {own}, but is called with {len(in_order)} values.")
+        return self.join(self._call(None, self.cut(**dict(zip(self._inputs, in_order)), **tensors)))
 
     def call_part(self, index: int, /, **tensors: object) -> Any:
         """Runs a program with `part_of` on the inputs of one micro-batch.

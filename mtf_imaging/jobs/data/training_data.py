@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.label_survey import LabelSurvey
+from mtf_imaging.data.pairs import ArrayPairs
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.patches import Patches
 from mtf_imaging.data.sampling.grid import Grid
@@ -101,10 +102,12 @@ class TrainingData(DataSettings):
         return parse_resolution(resolution, dims, self.kind.axes)
 
 
-def as_training_data(data: DataSettings | str | Path) -> TrainingData:
-    """Returns a `TrainingData` unchanged; wraps a records folder in a `TrainingData`."""
+def as_training_data(data: DataSettings | str | Path | tuple[Any, Any]) -> TrainingData:
+    """Returns a `TrainingData` unchanged; wraps a records folder, or a pair of arrays, in a `TrainingData`."""
     if isinstance(data, TrainingData):
         return data
+    if isinstance(data, tuple):
+        return TrainingData("arrays", data_set=ArrayPairs(*data))
     return filled(TrainingData, data) if isinstance(data, DataSettings) else TrainingData(data)
 
 

@@ -50,7 +50,7 @@ class Subject:
         return dataclasses.replace(self.step, optimizer=NormKeeping(self.step.optimizer))
 
 
-class NormKeeping:
+class NormKeeping(Optimizer):
     """An optimizer that also stores the gradient norm in a variable.
 
     Args:
@@ -58,6 +58,7 @@ class NormKeeping:
     """
 
     def __init__(self, optimizer: Optimizer):
+        super().__init__(optimizer.learning_rate)
         self._optimizer = optimizer
 
     def apply(self, gradients, variables):
