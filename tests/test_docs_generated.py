@@ -34,7 +34,8 @@ def plain(markdown):
 @pytest.mark.parametrize("name", COMMANDS)
 def test_sections_of_commands_say_what_help_says(name):
     section, module = plain(generated_pages.command(name)), load(name)
-    for part in re.split(r"\n\s*\n|\n  --", usage.command_help(name, module).partition("Flags:")[2]):
+    _, *rest = re.split(r"^(?:\w+ f|F)lags:$", usage.command_help(name, module), flags=re.MULTILINE)
+    for part in re.split(r"\n\s*\n|\n  --", "\n\n".join(rest)):
         flag, _, meaning = re.sub(r" \(required[^()]*\)\n", "\n", part).partition("\n")
         meaning = re.sub(r"\s*\(default:[^()]*\)$", "", meaning)
         meaning = re.sub(r"<([^<>]*)>: ", lambda match: match[1].replace("|", ", ") + ". ", meaning)

@@ -18,6 +18,12 @@ from mtf_imaging.spelling import closest, did_you_mean
 _logger = logging.getLogger(__name__)
 PROGRAM = "mtf-imaging"
 _WIDTH = 100
+# The flags that most people need, of all commands; help lists them before the others.
+_COMMON = """
+    batch_size checkpoint cleanup data_dir ensemble eval_dir fold gin_file gin_param hardware json layout max_resolution
+    mesh_shape model_dir network num_devices num_steps output output_format overwrite patch picture probabilities
+    resolution sequential spacing spacing_csv top window workers
+"""
 # absl's message for a value that is not a number, which quotes Python.
 _NUMBERS = re.compile(
     r"flag --(?P<flag>\w+)=(?P<value>.*): (?P<python>invalid literal for int|could not convert string)"
@@ -178,16 +184,28 @@ def command_help(name: str, command) -> str:
     lines = [f"{PROGRAM} {name}: {command.SUMMARY}", "", "Example:", f"  {command.EXAMPLE}", ""]
     if hasattr(command, "WORDS") or hasattr(command, "REST"):
         lines += ["Usage:", f"  {usage_line(name, command)}", ""]
-    lines.append("Flags:")
-    for flag in (values[flag] for flag in values if flag not in idle):
-        is_required = flag.name in required(*command.SETTINGS)
-        default = f" (default: {shown})" if (shown := shown_default(flag)) else ""
-        lines.append(f"  --{flag.name}{f' ({needed(command, flag.name)})' * is_required}")
-        text = flag.help.split(";\n")[0]  # drops absl's note that the flag may be repeated
-        lines += _wrapped(f"{text}{default}", " " * 6)
+    common = _COMMON.split()
+    own, needs = [values[flag] for flag in values if flag not in idle], required(*command.SETTINGS)
+    groups = {
+        "Required": [flag for flag in own if flag.name in needs],
+        "Common": [flag for flag in own if flag.name in common and flag.name not in needs],
+        "Other": [flag for flag in own if flag.name not in common and flag.name not in needs],
+    }
+    shown = {title: group for title, group in groups.items() if group}
+    for title, group in shown.items():
+        title = f"{title} flags" if len(shown) > 1 else "Flags"
+        lines += [f"{title}:", *(line for flag in group for line in _flag_lines(command, flag, needs)), ""]
     for note in getattr(command, "NOTES", ()):
-        lines += ["", *_wrapped(note)]
-    return "\n".join(lines)
+        lines += [*_wrapped(note), ""]
+    return "\n".join(lines[:-1])
+
+
+def _flag_lines(command, flag, needs: Sequence[str]) -> list[str]:
+    """Returns a flag with its help."""
+    default = f" (default: {shown})" if (shown := shown_default(flag)) else ""
+    text = flag.help.split(";\n")[0]  # drops absl's note that the flag may be repeated
+    need = f" ({needed(command, flag.name)})" if flag.name in needs else ""
+    return [f"  --{flag.name}{need}", *_wrapped(f"{text}{default}", " " * 6)]
 
 
 def needed(command, flag: str) -> str:
