@@ -36,7 +36,7 @@ def test_sections_of_commands_say_what_help_says(name):
     section, module = plain(generated_pages.command(name)), load(name)
     _, *rest = re.split(r"^(?:\w+ f|F)lags:$", usage.command_help(name, module), flags=re.MULTILINE)
     for part in re.split(r"\n\s*\n|\n  --", "\n\n".join(rest)):
-        flag, _, meaning = re.sub(r" \(required[^()]*\)\n", "\n", part).partition("\n")
+        flag, _, meaning = re.sub(r" \(required[^()]*\)\n", "\n", part.strip().removeprefix("--")).partition("\n")
         meaning = re.sub(r"\s*\(default:[^()]*\)$", "", meaning)
         meaning = re.sub(r"<([^<>]*)>: ", lambda match: match[1].replace("|", ", ") + ". ", meaning)
         assert plain(f"{flag}\n{meaning}") in section or (
