@@ -56,7 +56,7 @@ class LabelSurvey:
         it, name = ("it", "this name") if len(missing) == 1 else ("them", "these names")
         effect = f"the scores say nothing about {it}" if is_held_out else f"a network cannot learn {it}"
         return [
-            f"no {self.unit} of {_listed(missing)} in {self._sample(is_held_out)}; {effect}. Fix: check the labels, or "
+            f"no {self.unit} of {_listed(missing)} in {self.sample(is_held_out)}; {effect}. Fix: check the labels, or "
             f"remove {name} from {self.source}."
         ]
 
@@ -67,7 +67,7 @@ class LabelSurvey:
           is_held_out: whether the images are used for scoring instead of training.
         """
         if self.cause:
-            return [f"{self.cause} ({self._sample(is_held_out)} counted)."]
+            return [f"{self.cause} ({self.sample(is_held_out)} counted)."]
         texts = self.missing_warnings(is_held_out)
         if self.ignored:
             texts.append(
@@ -77,7 +77,7 @@ class LabelSurvey:
             )
         return texts
 
-    def _sample(self, is_held_out: bool) -> str:
+    def sample(self, is_held_out: bool = False) -> str:
         """Describes the sample, such as "64 of 131 cases"."""
         few = f" of {self.num_images}" if self.num_counted < self.num_images else ""
         return (

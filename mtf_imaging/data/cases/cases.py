@@ -5,12 +5,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
 from mtf_imaging.data.cases.conflicts import check_doubles, similar_names, warn_of_others, warn_of_similar
 from mtf_imaging.data.cases.schemes import ANY, ANY_CHANNELS, FIRST, IMAGES, LABELS, MSD, NNUNET, Scheme, choose_schemes
 from mtf_imaging.data.description.dataset_json import FILE, description_folders, find_description
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.file_labels import description_rows
 from mtf_imaging.data.description.listed_cases import DATASET, ListedCase, listed_images, read_listed_cases
 from mtf_imaging.data.formats.dicom.shared_series import check_series_apart
 from mtf_imaging.data.listing.dicom_files import is_dicom_file
@@ -63,6 +65,30 @@ class Case:
         return table_digest({str(number): image_digest(path) for number, path in enumerate(files)})
 
 
+class DataSet(NamedTuple):
+    """A folder of cases, as it was understood.
+
+    Attributes:
+      description: the channels and labels.
+      cases: the cases, in natural order.
+      layout: the names that were recognized, and the file that describes them.
+    """
+
+    description: Description
+    cases: list[Case]
+    layout: str
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Returns what was understood, as names and texts."""
+        labeled = sum(case.labels is not None for case in self.cases)
+        masks = "" if labeled == len(self.cases) else f", {labeled} with a mask"
+        return [
+            ("layout", self.layout),
+            ("cases", f"{len(self.cases)}{masks}"),
+            *description_rows(self.description),
+        ]
+
+
 _EXPECTED = (
     "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
     "imagesTr/NAME_0000.nii.gz with labelsTr/NAME.nii.gz (nnU-Net)"
@@ -98,12 +124,10 @@ def find_cases(path: str | Path, need_labels: bool = True, description: Descript
         missing file; a case lacks a channel or has too many; two files have the same key; or `dataset.json` is
         malformed; or two folders contain parts of one DICOM series.
     """
-    return find_data_set(path, need_labels, description)[1]
+    return find_data_set(path, need_labels, description).cases
 
 
-def find_data_set(
-    path: str | Path, need_labels: bool = True, description: Description | None = None
-) -> tuple[Description, list[Case]]:
+def find_data_set(path: str | Path, need_labels: bool = True, description: Description | None = None) -> DataSet:
     """Finds the description of a data set and its cases.
 
     Args:
@@ -112,7 +136,7 @@ def find_data_set(
       description: see `find_cases`.
 
     Returns:
-      The description and the cases. Without a given description, it comes from `dataset.json`, or is `LITS`.
+      The data set. Without a given description, it comes from `dataset.json`, or is `LITS`.
 
     Raises:
       DataError: see `find_cases`.
@@ -143,21 +167,23 @@ def find_data_set(
     if description is None:
         description, num_training = find_description(path)
     if is_single:
-        return description or LITS, [_single_case(path, description)]
+        return DataSet(description or LITS, [_single_case(path, description)], "one image")
     listed = read_listed_cases(path)
     if listed is None:
-        cases = _cases(path, need_labels, description)
+        cases, layout = _cases(path, need_labels, description)
     else:
+        layout = f"the field {DATASET} of {FILE}"
         cases = _cases_of_list(path, listed, need_labels, description or LITS)
     num_labeled = sum(case.labels is not None and not _is_test(case.volume) for case in cases)
     if need_labels and num_training not in (None, num_labeled):
         _log.warning(
             "%s: contains %d training case(s), but numTraining in dataset.json is %d", path, num_labeled, num_training
         )
-    return description or LITS, cases
+    described = "no dataset.json, so the labels are those of LiTS" if description is None else "labels of dataset.json"
+    return DataSet(description or LITS, cases, f"{layout}; {described}")
 
 
-def _cases(path: Path, need_labels: bool, description: Description | None) -> list[Case]:
+def _cases(path: Path, need_labels: bool, description: Description | None) -> tuple[list[Case], str]:
     image_format = _image_format(description)
     scheme, volumes, labels, channels = _pick_scheme(path, need_labels, description)
     missing = []
@@ -193,7 +219,7 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
         )
     folders = (path for case in cases for path in case.channels if path.is_dir() and not is_zarr(path))
     check_series_apart(folders)
-    return sorted(cases, key=lambda case: natural_key(case.key))
+    return sorted(cases, key=lambda case: natural_key(case.key)), scheme.title
 
 
 def _cases_of_list(

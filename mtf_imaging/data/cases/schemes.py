@@ -16,13 +16,14 @@ IMAGES, LABELS = "images", "labels"  # the MSD folders and nnU-Net are imagesTr,
 
 @dataclass(frozen=True)
 class Scheme:
-    """The naming scheme of one data set.
+    """The naming scheme of one data set, with a title.
 
     The regular expressions `volume` and `labels` match a path that starts with the folder name, without the
     ending of the file. Both have the groups `name` and `test`. The group `test` matches only for the challenge's test
     cases, whose labels are not published. `key` and `labels_name` are format strings that use these groups.
     """
 
+    title: str
     volume: str
     labels: str
     key: str = "{name}"
@@ -77,23 +78,28 @@ class Scheme:
 
 
 LITS_SCHEME = Scheme(
+    "LiTS: volume-N with segmentation-N",
     volume=r"(?:.*/)?(?P<test>test-)?volume-(?P<name>\d+)",
     labels=r"(?:.*/)?(?P<test>test-)?segmentation-(?P<name>\d+)",
     key="{test}{name}",
     labels_name="{test}segmentation-{name}",
 )
 NNUNET = Scheme(
+    "nnU-Net: imagesTr/NAME_0000 with labelsTr/NAME",
     volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)_0000",
     labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
 )
 MSD = Scheme(
+    "Decathlon (MSD): imagesTr/NAME with labelsTr/NAME",
     volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
     labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
 )
 # Accepts volumes with any name if no labels are needed.
-ANY = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)")
+ANY = Scheme("images with any names", volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)")
 # The same for files with one channel each, in nnU-Net's naming scheme.
-ANY_CHANNELS = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)")
+ANY_CHANNELS = Scheme(
+    "images NAME_0000 with any names", volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)"
+)
 
 
 def choose_schemes(names: Mapping[Path, str], listed: frozenset[str]) -> tuple[Scheme, ...]:
