@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -161,7 +162,8 @@ def read_fingerprint(
     stored = {} if file is None else _stored(Path(file), description, known)
     kept = {key: case for key, case in stored.items() if stamps.get(key) == case.files}
     missing = [case for case in cases if case.key not in kept]
-    read = _read_all(CaseReader(Path(input_dir), description, known), missing, workers, progress)
+    read = read_cases(CaseReader(Path(input_dir), description, known), missing, workers, progress)
+    CaseFaults(faults={key: one for key, one in read.items() if isinstance(one, DataError)}).check(read)
     fingerprint = Fingerprint(description, tuple(kept.get(case.key) or read[case.key] for case in cases))
     if not any(case.foreground for case in fingerprint.cases):
         raise DataError(
@@ -196,14 +198,13 @@ class CaseReader:
             with case_errors(case.volume):
                 return self._read(case)
         except DataError as error:
-            return error
+            return DataError(str(error), error.settings)  # without its traceback, which would keep the arrays
 
     def _read(self, case: Case) -> CaseFingerprint:
         stamp = _stamp(case, self.folder)
         image = read_image(case.channels, self.description, self.known)
-        if case.labels is None:
-            labels = np.zeros(image.geometry.shape, np.uint8)
-        else:
+        labels = np.zeros(image.geometry.shape, np.uint8)
+        if case.labels is not None:
             labels = read_labels(case.labels, image.without_voxels(), self.description)
         labeled = labels != BACKGROUND
         if self.description.ignore is not None:
@@ -249,18 +250,16 @@ def _foreground(values: np.ndarray) -> Foreground:
     return Foreground(float(mean), float(sd), tuple(map(float, percentiles)))
 
 
-def _read_all(reader, cases: list[Case], workers, progress) -> dict[str, CaseFingerprint]:
-    """Returns the fingerprints by key, or raises one error for all failures."""
-    results, faults = {}, CaseFaults()
+def read_cases(
+    reader: CaseReader, cases: Sequence[Case], workers: int, progress: bool
+) -> dict[str, CaseFingerprint | DataError]:
+    """Returns the fingerprint or the error of each case by its key, in the order of the cases."""
+    results: dict[str, Any] = dict.fromkeys(case.key for case in cases)
     shown = progress and bool(cases)
     with tqdm(total=len(cases), desc="fingerprint", unit="case", disable=not shown, dynamic_ncols=True) as bar:
         for case, result in in_parallel(reader, cases, workers):
-            if isinstance(result, DataError):
-                faults.add(case.key, result)
-            else:
-                results[case.key] = result
+            results[case.key] = result
             bar.update()
-    faults.check(case.key for case in cases)
     return results
 
 

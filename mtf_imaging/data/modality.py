@@ -32,15 +32,13 @@ def stated_modality(channel: str) -> str | None:
     return next((modality for modality, names in _STATED.items() if names.match(channel.casefold())), None)
 
 
-def content_of(low: float, high: float, mean: float, sd: float) -> str:
-    """Guesses what the values of a channel are, from their extremes, mean and standard deviation."""
-    if low <= -900 and high > 0:
+def content_of(low: float, high: float) -> str:
+    """Guesses from the extreme values of a channel what they are."""
+    if low <= -900:
         return "HU of a CT"
-    if low >= 0 and high <= 1:
-        return "values scaled to 0..1"
-    if abs(mean) < 0.1 and abs(sd - 1) < 0.1:
-        return "z-scores"
-    return "8-bit values" if low >= 0 and high == 255 else "no air in HU, as in MR"
+    if high - low <= 20:
+        return "normalized values"
+    return "8-bit values" if (low, high) == (0, 255) else "no air in HU, as in MR"
 
 
 def value_beyond(channel: str) -> int:

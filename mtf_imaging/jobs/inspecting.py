@@ -4,29 +4,30 @@ import contextlib
 import dataclasses
 import logging
 import re
-import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from tqdm import tqdm
 
-from mtf_imaging.data.cases.cases import Case, DataSet, find_data_set
+from mtf_imaging.data.cases.cases import DataSet, find_data_set
+from mtf_imaging.data.cases.published import find_published
 from mtf_imaging.data.class_frequencies import NUM_VALUES, evenly_spread
-from mtf_imaging.data.description.dataset_json import FILE
+from mtf_imaging.data.description.dataset_json import FILE, find_description, write_description
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.fingerprint import WORKER_BYTES, CaseFingerprint, CaseReader
+from mtf_imaging.data.description.listed_cases import DATASET
+from mtf_imaging.data.fingerprint import WORKER_BYTES, CaseFingerprint, CaseReader, read_cases
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.listing.image_formats import FORMATS
+from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.modality import content_of
 from mtf_imaging.data.records.convert import stored_axes
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.provenance.text import Row, as_table
-from mtf_imaging.files.workers import RecordCollector, default_workers, in_parallel, package_logger
+from mtf_imaging.files.workers import RecordCollector, default_workers, package_logger
 from mtf_imaging.jobs.choices.sides import LEFT, RIGHT, sides_of
 from mtf_imaging.kinds.all_kinds import KINDS, detect_kind
 from mtf_imaging.kinds.facts import VOLUMES
@@ -34,8 +35,13 @@ from mtf_imaging.plain_text import counted, text_table
 from mtf_imaging.settings.data import InspectSettings
 from mtf_imaging.settings.setting import takes
 
-_WIDTH = 120
+if TYPE_CHECKING:
+    from mtf_imaging.kinds.kind import Kind
+
 _OFF_MIDDLE = 0.05  # of the field of view; a label whose middle is nearer to the middle has no side
+_PICTURES = 4  # cases with pictures
+_HEAD = ("label", "value", "count", "cases", "mL: least", "median", "most", "x", "y", "z", "side", "named side")
+_NOTE = "x, y, z: the middle of a label in the field of view, from 0 (left, back, feet) to 1 (right, front, head)."
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,14 +74,11 @@ class FoundLabel:
 
     def cells(self) -> list[str]:
         """Returns the cells of its row in a table."""
-        low, median, high = (f"{ml:.4g}" for ml in self.ml) if self.ml else "---"
-        middle = [f"{at:.2f}" for at in self.middle] or ["-"] * 3
         own = [self.name, str(self.value), f"{self.count:,}"]
-        return own if self.cases is None else [*own, str(self.cases), low, median, high, *middle, self.side, self.named]
-
-
-_NOTE = "x, y, z: the middle of a label in the field of view, from 0 (left, back, feet) to 1 (right, front, head)."
-_HEAD = ("label", "value", "count", "cases", "mL: least", "median", "most", "x", "y", "z", "side", "named side")
+        if self.cases is None:
+            return own
+        numbers = [*(f"{ml:.4g}" for ml in self.ml), *(f"{at:.2f}" for at in self.middle)] or ["-"] * 6
+        return [*own, str(self.cases), *numbers, self.side, self.named]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -87,116 +90,97 @@ class Inspection:
       labels: the labels.
       faults: what cannot be used, with its fix.
       warnings: what was repaired, ignored or left out, and what looks wrong.
-      cases: the files of each case and, if it was read, its size, intensities and labels.
+      cases: the files of each case and, if it was read, its size and labels.
     """
 
-    rows: tuple[Row, ...]
+    rows: tuple[Row, ...] = ()
     labels: tuple[FoundLabel, ...] = ()
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     cases: tuple[dict[str, Any], ...] = ()
 
     @property
-    def problems(self) -> dict[str, list[str]]:
-        """{title: texts} of the faults and warnings; similar texts about several files are one."""
-        kinds = {"cannot be used": self.faults, "warning": self.warnings}
-        return {
-            counted(len(texts), title) if title == "warning" else title: _grouped(texts)
-            for title, texts in kinds.items()
-            if texts
-        }
+    def all_rows(self) -> list[Row]:
+        """The rows with the faults and warnings; similar texts about several files are one."""
+        problems = {"UNUSABLE": self.faults, "WARNING": self.warnings}
+        return [*self.rows, *((name, text) for name, texts in problems.items() for text in _grouped(texts))]
 
-    def label_table(self) -> list[list[str]]:
-        """Returns the head and the rows of the table of labels; [] without labels."""
+    @property
+    def table(self) -> list[list[str]]:
+        """The head and the rows of the table of labels; [] without labels."""
         rows = [label.cells() for label in self.labels]
         return [[*_HEAD[: len(rows[0])]], *rows] if rows else []
 
     def text(self) -> str:
         """Returns the inspection as plain text, with the faults before the labels."""
-        parts = [as_table(self.rows)]
-        for title, texts in self.problems.items():
-            parts.append(
-                "\n".join(
-                    [
-                        f"{title}:",
-                        *(
-                            textwrap.fill(
-                                text,
-                                _WIDTH,
-                                initial_indent="  ",
-                                subsequent_indent="    ",
-                                break_long_words=False,
-                                break_on_hyphens=False,
-                            )
-                            for text in texts
-                        ),
-                    ]
-                )
-            )
-        if self.labels:
-            note = [] if self.labels[0].cases is None else [_NOTE]
-            parts.append("\n".join([*text_table(self.label_table()), *note]))
-        return "\n\n".join(parts)
+        note = [_NOTE] if self.labels and self.labels[0].middle else []
+        return "\n".join([as_table(self.all_rows), "", *text_table(self.table), *note]).rstrip()
 
 
 @takes(InspectSettings)
 def inspect(own: InspectSettings) -> Inspection:
     """Shows what is understood of a data set: its layout, grids, sides, labels and intensities, and what looks wrong.
 
-    Nothing is computed or written. Of volumes, the headers and voxels of a sample of cases are read.
+    Of volumes, the headers and voxels of a sample of cases are read.
 
     Returns:
       The inspection. Cases that cannot be used are among its faults.
 
     Raises:
-      DataError: the path does not exist.
+      DataError: `write` names a file that exists.
     """
-    warn_once.cache_clear()  # an earlier job in this process may have shown the same warnings
+    path = Path(own.data_dir)
+    kind = detect_kind(path) or KINDS[VOLUMES]
     with _collected() as records:
-        kind = detect_kind(own.data_dir) or KINDS[VOLUMES]
-        found = _volumes(own) if kind.name == VOLUMES else _files(kind, Path(own.data_dir))
+        found = _volumes(path, own) if kind.name == VOLUMES else _files(path, kind)
     texts = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
-    rows = (("data", f"{own.data_dir}, {kind.title}"), *found.rows)
+    rows = (("data", f"{path}, {kind.title}"), *found.rows)
     return dataclasses.replace(found, rows=rows, warnings=(*texts, *found.warnings))
 
 
-def _volumes(own: InspectSettings) -> Inspection:
+def _volumes(path: Path, own: InspectSettings) -> Inspection:
     faults: list[str] = []
-    data = _find(own.data_dir, faults)
+    data = _find(path, faults)
     if data is None:
-        return Inspection((), faults=tuple(faults))
+        return Inspection(faults=tuple(faults))
+    if own.write:
+        _write(Path(own.write), data)
     chosen = evenly_spread(data.cases, own.num_cases)
-    reader = CaseReader(Path(own.data_dir), data.description, read_spacing_table(own.spacing_table))
-    read: dict[str, CaseFingerprint] = {}
-    workers = own.workers or default_workers(WORKER_BYTES)
-    with tqdm(total=len(chosen), desc="read", unit="case", disable=not own.progress, leave=False) as bar:
-        for case, result in in_parallel(reader, chosen, workers):
-            if isinstance(result, DataError):
-                faults.append(str(result))
-            else:
-                read[case.key] = result
-            bar.update()
-    prints = [read[case.key] for case in chosen if case.key in read]
+    reader = CaseReader(path, data.description, read_spacing_table(own.spacing_table))
+    results = read_cases(reader, chosen, own.workers or default_workers(WORKER_BYTES), own.progress)
+    faults += [str(result) for result in results.values() if isinstance(result, DataError)]
+    read = {key: result for key, result in results.items() if not isinstance(result, DataError)}
     names, labels, warnings = data.description.labels, [], []
     if any(case.labels and case.key in read for case in chosen):
-        sides = sides_of(names)
-        labels = [_label(name, data.description, prints, sides.get(name, "")) for name in names]
+        labels = _labels(data.description, [*read.values()])
         counts = np.zeros(NUM_VALUES, np.int64)
         counts[[*names.values()]] = [label.count for label in labels]
-        survey = LabelSurvey(names, counts, (), len(prints), len(data.cases), "voxel", "cases", FILE)
-        warnings = [*survey.missing_warnings(), *filter(None, map(_wrong_side, labels))]
-    return Inspection(
-        (*(row for row in data.rows() if not labels or row[0] != "labels"), *_case_rows(data, chosen, prints)),
-        tuple(labels),
-        tuple(faults),
-        tuple(warnings),
-        tuple(_case(case, read.get(case.key)) for case in data.cases),
-    )
+        survey = LabelSurvey(names, counts, (), len(read), len(data.cases), "voxel", "cases", FILE)
+        warnings = [*survey.missing_warnings(), *_wrong_sides(labels)]
+    rows = [row for row in data.rows() if not labels or row[0] != "labels"]
+    files = (path for case in data.cases for path in (*case.channels, case.labels) if path)
+    formats = Counter(next((one.name for one in FORMATS if one.stem(path) is not None), "folders") for path in files)
+    rows.append(("files", ", ".join(f"{name} {number}" for name, number in formats.items())))
+    rows.append(("read", f"{len(read)} of the {counted(len(chosen), 'case')} chosen"))
+    rows += _facts(data.description, [*read.values()]) if read else ()
+    cases = []
+    for case in data.cases:
+        facts = (
+            {name: getattr(read[case.key], name) for name in ("shape", "spacing", "axis_codes", "voxels")}
+            if case.key in read
+            else {}
+        )
+        cases.append(
+            {"key": case.key, "images": [*map(str, case.channels)], "label": case.labels and str(case.labels), **facts}
+        )
+    return Inspection(tuple(rows), tuple(labels), tuple(faults), tuple(warnings), tuple(cases))
 
 
-def _find(path: str | Path, faults: list[str]) -> DataSet | None:
-    """Returns the cases, those without masks, too, if there is a fault; None if nothing is found."""
+def _find(path: Path, faults: list[str]) -> DataSet | None:
+    """Returns the cases; None, or those without masks, too, if there is a fault."""
     try:
+        if path.is_dir() and find_description(path)[0] is None and (published := find_published(path)):
+            return published
         return find_data_set(path)
     except DataError as error:
         faults.append(str(error))
@@ -205,78 +189,82 @@ def _find(path: str | Path, faults: list[str]) -> DataSet | None:
     return None
 
 
-def _case_rows(data: DataSet, chosen: Sequence[Case], prints: Sequence[CaseFingerprint]) -> Iterator[Row]:
-    files = (path for case in data.cases for path in (*case.channels, case.labels) if path)
-    formats = Counter(next((one.name for one in FORMATS if one.stem(path) is not None), "DICOM") for path in files)
-    yield "files", ", ".join(f"{name} {number}" for name, number in formats.items())
-    yield "read", f"{len(prints)} of the {counted(len(chosen), 'case')} chosen"
-    if not prints:
-        return
-    sizes, spacings = (_ranges([getattr(one, name) for one in prints]) for name in ("shape", "spacing"))
+def _write(file: Path, data: DataSet) -> None:
+    """Writes a `dataset.json` that lists the cases with masks.
+
+    Raises:
+      DataError: the file has another name, or exists.
+    """
+    if file.name != FILE or file.exists():
+        what = "exists" if file.exists() else f"must have the name {FILE}"
+        raise DataError(f"{file}: this file {what}. Fix: name a new {FILE} as write.", ["write"])
+    listed, folder = {}, file.absolute().parent
+    for case in data.cases:
+        if case.labels:
+            images = [path_in(folder, image.absolute()) for image in case.channels]
+            listed[case.key] = {"images": images, "label": path_in(folder, case.labels.absolute())}
+    write_description(folder, data.description, len(listed), {DATASET: listed})
+
+
+def _facts(description: Description, read: Sequence[CaseFingerprint]) -> Iterator[Row]:
+    """Yields what the grids and values of the cases are."""
+    sizes, spacings = (
+        " x ".join(
+            "{:g}".format(*ends) if ends[0] == ends[1] else "{:g} to {:g}".format(*ends)
+            for ends in zip(least, most, strict=True)
+        )
+        for least, most in (
+            (np.min(values, axis=0), np.max(values, axis=0))
+            for values in ([one.shape for one in read], [one.spacing for one in read])
+        )
+    )
     yield "grid", f"{sizes} voxels of {spacings} mm"
-    for text in stored_axes({one.key: one.axis_codes for one in prints}):
+    for text in stored_axes({one.key: one.axis_codes for one in read}):
         yield "sides", text
-    for number, name in enumerate(data.description.channels):
-        own = [one.channels[number] for one in prints]
+    for number, name in enumerate(description.channels):
+        own = [one.channels[number] for one in read]
         low, high = min(one.minimum for one in own), max(one.maximum for one in own)
-        inner = [np.median([getattr(one, f"{side}_percentile") for one in own]) for side in ("low", "high")]
-        mean, sd = (float(np.median([getattr(one, field) for one in own])) for field in ("mean", "sd"))
-        content = content_of(low, high, mean, sd)
-        yield name, f"{low:.4g} to {high:.4g}, 99% from {inner[0]:.4g} to {inner[1]:.4g}: {content}"
+        inner = " to ".join(
+            f"{np.median(part):.4g}"
+            for part in ([one.low_percentile for one in own], [one.high_percentile for one in own])
+        )
+        yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {inner}: {content_of(low, high)}"
 
 
-def _ranges(rows: Sequence[Sequence[float]]) -> str:
-    return " x ".join(
-        f"{min(axis):g}" + (f" to {max(axis):g}" if max(axis) > min(axis) else "") for axis in zip(*rows, strict=True)
-    )
+def _labels(description: Description, read: Sequence[CaseFingerprint]) -> list[FoundLabel]:
+    labels, sides = [], sides_of(description.labels)
+    for name, label in description.labels.items():
+        having = [one for one in read if label in one.voxels]
+        ml = [one.voxels[label] * np.prod(one.spacing) / 1000 for one in having]
+        facts = (
+            tuple(map(float, np.percentile(ml, (0, 50, 100)))) if ml else (),
+            tuple(map(float, np.median([one.middles[label] for one in having], axis=0))) if ml else (),
+        )
+        count = sum(one.voxels[label] for one in having)
+        stored = description.stored.get(label, label)
+        labels.append(FoundLabel(name, stored, count, len(having), *facts, sides.get(name, "")))
+    return labels
 
 
-def _label(name: str, description: Description, prints: Sequence[CaseFingerprint], named: str) -> FoundLabel:
-    label = description.labels[name]
-    having = [one for one in prints if label in one.voxels]
-    ml = [one.voxels[label] * np.prod(one.spacing) / 1000 for one in having]
-    return FoundLabel(
-        name,
-        description.stored.get(label, label),
-        sum(one.voxels[label] for one in having),
-        len(having),
-        tuple(float(f(ml)) for f in (np.min, np.median, np.max)) if ml else (),
-        tuple(map(float, np.median([one.middles[label] for one in having], axis=0))) if having else (),
-        named,
-    )
+def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
+    """Yields warnings about labels on the other side than their names state."""
+    for label in labels:
+        if {label.side, label.named} == {LEFT, RIGHT}:
+            what = f"lies on the {label.side} of the field of view, at {label.middle[0]:.2f} from left to right"
+            yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
 
 
-def _wrong_side(label: FoundLabel) -> str:
-    """Returns the warning about a label on the other side than its name states, or ""."""
-    if {label.side, label.named} != {LEFT, RIGHT}:
-        return ""
-    return (
-        f"'{label.name}' lies on the {label.side} of the field of view, at {label.middle[0]:.2f} from left to right. "
-        "Fix: check the orientation in the headers, or the names of the labels."
-    )
-
-
-def _case(case: Case, read: CaseFingerprint | None) -> dict[str, Any]:
-    files = {"images": [str(path) for path in case.channels], "label": case.labels and str(case.labels)}
-    facts = (
-        {}
-        if read is None
-        else {name: value for name, value in dataclasses.asdict(read).items() if name not in ("files", "foreground")}
-    )
-    return {"key": case.key, **files, **facts}
-
-
-def _files(kind: Any, path: Path) -> Inspection:
+def _files(path: Path, kind: "Kind") -> Inspection:
     """Inspects a data set whose images are single files, such as photos."""
     from mtf_imaging import data
 
     images = kind.training(getattr(data, kind.data_set)())
     try:
-        description = images.description(path)
-        survey = images.label_survey(path, description, False)
+        survey = images.label_survey(path, images.description(path), False)
         keys = [*images.cases(path)]
     except DataError as error:
-        return Inspection((), faults=(str(error),))
+        return Inspection(faults=(str(error),))
+    assert survey is not None, "these kinds name labels"
     rows = (("images", f"{len(keys)} to train on ({images.split or 'all'})"), ("read", survey.sample()))
     labels = tuple(FoundLabel(name, value, int(survey.counts[value])) for name, value in survey.names.items())
     return Inspection(rows, labels, warnings=tuple(survey.warnings()), cases=tuple({"key": key} for key in keys))
@@ -288,10 +276,12 @@ def _collected() -> Iterator[list[logging.LogRecord]]:
     logger, collector = package_logger(), RecordCollector()
     handlers, propagate = logger.handlers, logger.propagate
     logger.handlers, logger.propagate = [collector], False
+    warn_once.cache_clear()  # other jobs in this process show the same warnings
     try:
         yield collector.records
     finally:
         logger.handlers, logger.propagate = handlers, propagate
+        warn_once.cache_clear()
 
 
 def _grouped(texts: Iterable[str]) -> list[str]:
@@ -299,4 +289,4 @@ def _grouped(texts: Iterable[str]) -> list[str]:
     groups = defaultdict(list)
     for text in texts:
         groups[re.sub(r"^[^:]*/[^:]*: |\d+(\.\d+)?", "", text)].append(text)
-    return [first if not more else f"{first} (and {len(more)} like it)" for first, *more in groups.values()]
+    return [f"{first} (and {len(more)} like it)" if more else first for first, *more in groups.values()]

@@ -51,9 +51,11 @@ class InspectSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
     Attributes:
       data_dir: the data set: a folder of volumes, photos or images with objects.
       num_cases: number of volumes whose voxels are read, evenly spread over the data set.
+      write: a `dataset.json` to write, which describes the volumes and lists the cases with masks, for convert.
     """
 
     data_dir: str | Path = setting()
+    write: str | Path | None = setting(default=None, flag=True)
     num_cases: int = setting(default=8, least=1, flag=True)
 
 

@@ -309,7 +309,7 @@ def test_images_of_another_format(tmp_path, ending, caplog):
 def test_a_folder_without_images_of_the_format(tmp_path):
     describe(tmp_path, ("CT",), ".png")
     touch(tmp_path, "imagesTr/a.nii.gz")
-    with pytest.raises(DataError, match=r"contains no PNG file\. Fix: .* imagesTr/NAME_0000\.png with labelsTr/NAME"):
+    with pytest.raises(DataError, match=r"contains no PNG file\. Fix: .* imagesTr/NAME_0000 with labelsTr/NAME"):
         find_cases(tmp_path)
     with pytest.raises(DataError, match=r"missing\.png: this volume does not exist\. Fix: give a PNG file"):
         find_cases(tmp_path / "missing.png", need_labels=False)

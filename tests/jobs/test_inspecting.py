@@ -66,7 +66,7 @@ def test_a_right_data_set_has_a_row_for_everything(tmp_path):
 
 def test_a_label_on_the_other_side_than_its_name_is_named(tmp_path):
     text = inspect(data_set(tmp_path / "d", [mask(2, 1)])).text()
-    assert "2 warnings:" in text
+    assert sum(line.startswith("WARNING ") for line in text.splitlines()) == 2
     assert "'kidney_left' lies on the right of the field of view, at 0.83 from left to right" in text
     assert "'kidney_right' lies on the left" in text
 
@@ -104,7 +104,7 @@ def test_a_fault_is_on_the_first_screen(tmp_path, name):
 def test_similar_faults_are_one(tmp_path):
     found = inspect(data_set(tmp_path / "d", [mask(right=7), mask(right=8), mask()]))
     assert len(found.faults) == 2
-    (fault,) = found.problems["cannot be used"]
+    (fault,) = [text for name, text in found.all_rows if name == "UNUSABLE"]
     assert fault.endswith("(and 1 like it)")
     assert dict(found.rows)["read"] == "1 of the 3 cases chosen"
 

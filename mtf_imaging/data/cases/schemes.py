@@ -1,9 +1,10 @@
-"""The naming schemes of data sets: LiTS, nnU-Net, and the Medical Segmentation Decathlon (MSD)."""
+"""The naming schemes of data sets: those that all commands read, and published ones, whose cases `inspect` lists."""
 
 import collections
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtf_imaging.data.listing.names import differ_only_in
@@ -21,6 +22,10 @@ class Scheme:
     The regular expressions `volume` and `labels` match a path that starts with the folder name, without the
     ending of the file. Both have the groups `name` and `test`. The group `test` matches only for the challenge's test
     cases, whose labels are not published. `key` and `labels_name` are format strings that use these groups.
+
+    The published schemes are those of `published.json`. They state the channels, {name: text of the group `channel`},
+    and the labels, {name: value}; {} if they differ between data sets. If `labels` has the group `label`, each label
+    has a mask in a folder of the case.
     """
 
     title: str
@@ -28,6 +33,8 @@ class Scheme:
     labels: str
     key: str = "{name}"
     labels_name: str = "{name}"
+    channels: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, int] = field(default_factory=dict)
 
     def case_key(self, match: re.Match) -> str:
         """Returns the case key of a file."""
@@ -64,12 +71,15 @@ class Scheme:
         Raises:
           DataError: two files are the same channel of a case.
         """
-        pattern = self.volume.removesuffix(FIRST) + r"_(?P<channel>\d{4})"
+        pattern = self.volume if self.channels else self.volume.removesuffix(FIRST) + r"_(?P<channel>\d{4})"
+        names_of_channels = [*self.channels.values()]
         channels: dict[str, dict[int, Path]] = collections.defaultdict(dict)
         for file, name in names.items():
             if match := re.fullmatch(pattern, name):
                 key = self.case_key(match)
-                same = channels[key].setdefault(int(match["channel"]), file)
+                channel = match["channel"]
+                number = names_of_channels.index(channel) if self.channels else int(channel)
+                same = channels[key].setdefault(number, file)
                 if same is not file:
                     what = f"files are channel {match['channel']} of case '{key}'"
                     raise _same_case(file, same, what, "rename one of them")
@@ -99,6 +109,10 @@ ANY = Scheme("images with any names", volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)
 # The same for files with one channel each, in nnU-Net's naming scheme.
 ANY_CHANNELS = Scheme(
     "images NAME_0000 with any names", volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)"
+)
+# Published data sets with other names; `inspect` lists their cases in a `dataset.json`, which all commands read.
+PUBLISHED = tuple(
+    Scheme(**entry) for entry in json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))
 )
 
 
