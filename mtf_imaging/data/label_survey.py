@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_SHOWN = 5  # names listed in a warning
+from mtf_imaging.plain_text import some
+
+_SHOWN, _MOST = 5, 12  # names listed in a warning and in a summary
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,11 @@ class LabelSurvey:
         """Whether all voxels or pixels in the data set are ignored. False if only part of it was counted."""
         is_whole = self.num_counted == self.num_images and not self.is_partial
         return is_whole and len(self.ignored) == self.num_images
+
+    def summary(self) -> str:
+        """Returns the number of elements of each label, such as "2 cases, voxels: liver 900, lesion 12"."""
+        counts = (f"{name} {self.counts[label]:,}" for name, label in self.names.items())
+        return f"{self.sample()}, {self.unit}s: {some(counts, _MOST)}"
 
     def missing_warnings(self, is_held_out: bool = False) -> list[str]:
         """Returns the warning about names that do not occur, as a list that may be empty; see `warnings`."""

@@ -15,23 +15,26 @@ from mtf_imaging.data.cases.cases import DataSet, find_data_set
 from mtf_imaging.data.cases.published import find_published
 from mtf_imaging.data.class_frequencies import NUM_VALUES, evenly_spread
 from mtf_imaging.data.description.dataset_json import FILE, find_description, write_description
-from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.listed_cases import DATASET
 from mtf_imaging.data.fingerprint import WORKER_BYTES, CaseFingerprint, CaseReader, read_cases
-from mtf_imaging.data.images.spacing_table import read_spacing_table
+from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.listing.image_formats import FORMATS
 from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.modality import content_of
+from mtf_imaging.data.reading.channels import read_image
+from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.convert import stored_axes
 from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.provenance.text import Row, as_table
 from mtf_imaging.files.workers import RecordCollector, default_workers, package_logger
 from mtf_imaging.jobs.choices.sides import LEFT, RIGHT, sides_of
 from mtf_imaging.kinds.all_kinds import KINDS, detect_kind
 from mtf_imaging.kinds.facts import VOLUMES
-from mtf_imaging.plain_text import counted, text_table
+from mtf_imaging.plain_text import counted, some, text_table
 from mtf_imaging.settings.data import InspectSettings
 from mtf_imaging.settings.setting import takes
 
@@ -40,6 +43,9 @@ if TYPE_CHECKING:
 
 _OFF_MIDDLE = 0.05  # of the field of view; a label whose middle is nearer to the middle has no side
 _PICTURES = 4  # cases with pictures
+_FACTS = ("shape", "spacing", "axis_codes", "voxels")  # of a case that was read
+# Of the values of a channel over the cases.
+_ENDS: dict[str, Any] = {"minimum": min, "maximum": max, "low_percentile": np.median, "high_percentile": np.median}
 _HEAD = ("label", "value", "count", "cases", "mL: least", "median", "most", "x", "y", "z", "side", "named side")
 _NOTE = "x, y, z: the middle of a label in the field of view, from 0 (left, back, feet) to 1 (right, front, head)."
 
@@ -55,6 +61,7 @@ class FoundLabel:
       cases: number of cases that have it; None if it is not counted by case.
       ml: the smallest, median and largest volume in these cases, in mL.
       middle: the median position along x, y and z, in parts of the field of view: 0 is left, back and feet.
+      sides: {left or right: the cases in which it lies on this side of the field of view}.
       named: the side that its name states.
     """
 
@@ -64,13 +71,8 @@ class FoundLabel:
     cases: int | None = None
     ml: tuple[float, ...] = ()
     middle: tuple[float, ...] = ()
+    sides: dict[str, list[str]] = dataclasses.field(default_factory=dict)
     named: str = ""
-
-    @property
-    def side(self) -> str:
-        """The side of the field of view on which it lies."""
-        off = self.middle[0] - 0.5 if self.middle else 0.0
-        return "" if abs(off) < _OFF_MIDDLE else RIGHT if off > 0 else LEFT
 
     def cells(self) -> list[str]:
         """Returns the cells of its row in a table."""
@@ -78,7 +80,8 @@ class FoundLabel:
         if self.cases is None:
             return own
         numbers = [*(f"{ml:.4g}" for ml in self.ml), *(f"{at:.2f}" for at in self.middle)] or ["-"] * 6
-        return [*own, str(self.cases), *numbers, self.side, self.named]
+        sides = [side if len(keys) == self.cases else f"{side} {len(keys)}" for side, keys in self.sides.items()]
+        return [*own, str(self.cases), *numbers, ", ".join(sides), self.named]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,24 +134,30 @@ def inspect(own: InspectSettings) -> Inspection:
     """
     path = Path(own.data_dir)
     kind = detect_kind(path) or KINDS[VOLUMES]
-    with _collected() as records:
-        found = _volumes(path, own) if kind.name == VOLUMES else _files(path, kind)
-    texts = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
-    rows = (("data", f"{path}, {kind.title}"), *found.rows)
-    return dataclasses.replace(found, rows=rows, warnings=(*texts, *found.warnings))
-
-
-def _volumes(path: Path, own: InspectSettings) -> Inspection:
+    data: DataSet | None = None
     faults: list[str] = []
-    data = _find(path, faults)
-    if data is None:
-        return Inspection(faults=tuple(faults))
+    with _collected() as records:
+        if kind.name == VOLUMES:
+            data = _find(path, faults)
+            found = _volumes(path, data, own) if data else Inspection()
+        else:
+            found = _files(path, kind)
+        texts = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
+        rows = (("data", f"{path}, {kind.title}"), *found.rows)
+        problems = {"faults": (*faults, *found.faults), "warnings": (*texts, *found.warnings)}
+        found = dataclasses.replace(found, rows=rows, **problems)
+        if own.page:
+            write_bytes(own.page, _page(found, data, read_spacing_table(own.spacing_table)))
+    return found
+
+
+def _volumes(path: Path, data: DataSet, own: InspectSettings) -> Inspection:
     if own.write:
         _write(Path(own.write), data)
     chosen = evenly_spread(data.cases, own.num_cases)
     reader = CaseReader(path, data.description, read_spacing_table(own.spacing_table))
     results = read_cases(reader, chosen, own.workers or default_workers(WORKER_BYTES), own.progress)
-    faults += [str(result) for result in results.values() if isinstance(result, DataError)]
+    faults = tuple(str(result) for result in results.values() if isinstance(result, DataError))
     read = {key: result for key, result in results.items() if not isinstance(result, DataError)}
     names, labels, warnings = data.description.labels, [], []
     if any(case.labels and case.key in read for case in chosen):
@@ -163,17 +172,10 @@ def _volumes(path: Path, own: InspectSettings) -> Inspection:
     rows.append(("files", ", ".join(f"{name} {number}" for name, number in formats.items())))
     rows.append(("read", f"{len(read)} of the {counted(len(chosen), 'case')} chosen"))
     rows += _facts(data.description, [*read.values()]) if read else ()
-    cases = []
-    for case in data.cases:
-        facts = (
-            {name: getattr(read[case.key], name) for name in ("shape", "spacing", "axis_codes", "voxels")}
-            if case.key in read
-            else {}
-        )
-        cases.append(
-            {"key": case.key, "images": [*map(str, case.channels)], "label": case.labels and str(case.labels), **facts}
-        )
-    return Inspection(tuple(rows), tuple(labels), tuple(faults), tuple(warnings), tuple(cases))
+    facts = {key: {name: getattr(one, name) for name in _FACTS} for key, one in read.items()}
+    paths = ({"images": [*map(str, case.channels)], "label": case.labels and str(case.labels)} for case in data.cases)
+    cases = ({"key": case.key, **own, **facts.get(case.key, {})} for case, own in zip(data.cases, paths, strict=True))
+    return Inspection(tuple(rows), tuple(labels), faults, tuple(warnings), tuple(cases))
 
 
 def _find(path: Path, faults: list[str]) -> DataSet | None:
@@ -208,31 +210,24 @@ def _write(file: Path, data: DataSet) -> None:
 
 def _facts(description: Description, read: Sequence[CaseFingerprint]) -> Iterator[Row]:
     """Yields what the grids and values of the cases are."""
-    sizes, spacings = (
-        " x ".join(
-            "{:g}".format(*ends) if ends[0] == ends[1] else "{:g} to {:g}".format(*ends)
-            for ends in zip(least, most, strict=True)
-        )
-        for least, most in (
-            (np.min(values, axis=0), np.max(values, axis=0))
-            for values in ([one.shape for one in read], [one.spacing for one in read])
-        )
-    )
-    yield "grid", f"{sizes} voxels of {spacings} mm"
+    sizes_of = ([getattr(one, name) for one in read] for name in ("shape", "spacing"))
+    sizes, mm = (" x ".join(map(_range, zip(*rows, strict=True))) for rows in sizes_of)
+    yield "grid", f"{sizes} voxels of {mm} mm"
     for text in stored_axes({one.key: one.axis_codes for one in read}):
         yield "sides", text
     for number, name in enumerate(description.channels):
-        own = [one.channels[number] for one in read]
-        low, high = min(one.minimum for one in own), max(one.maximum for one in own)
-        inner = " to ".join(
-            f"{np.median(part):.4g}"
-            for part in ([one.low_percentile for one in own], [one.high_percentile for one in own])
-        )
-        yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {inner}: {content_of(low, high)}"
+        ends = (f([getattr(one.channels[number], end) for one in read]) for end, f in _ENDS.items())
+        low, high, first, last = ends
+        yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {first:.4g} to {last:.4g}: {content_of(low, high)}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
 
 
 def _labels(description: Description, read: Sequence[CaseFingerprint]) -> list[FoundLabel]:
-    labels, sides = [], sides_of(description.labels)
+    labels, named = [], sides_of(description.labels)
     for name, label in description.labels.items():
         having = [one for one in read if label in one.voxels]
         ml = [one.voxels[label] * np.prod(one.spacing) / 1000 for one in having]
@@ -240,18 +235,37 @@ def _labels(description: Description, read: Sequence[CaseFingerprint]) -> list[F
             tuple(map(float, np.percentile(ml, (0, 50, 100)))) if ml else (),
             tuple(map(float, np.median([one.middles[label] for one in having], axis=0))) if ml else (),
         )
+        sides: dict[str, list[str]] = {}
+        for one in having:
+            off = one.middles[label][0] - 0.5
+            if abs(off) >= _OFF_MIDDLE:
+                sides.setdefault(RIGHT if off > 0 else LEFT, []).append(one.key)
         count = sum(one.voxels[label] for one in having)
         stored = description.stored.get(label, label)
-        labels.append(FoundLabel(name, stored, count, len(having), *facts, sides.get(name, "")))
+        labels.append(FoundLabel(name, stored, count, len(having), *facts, sides, named.get(name, "")))
     return labels
 
 
 def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
     """Yields warnings about labels on the other side than their names state."""
     for label in labels:
-        if {label.side, label.named} == {LEFT, RIGHT}:
-            what = f"lies on the {label.side} of the field of view, at {label.middle[0]:.2f} from left to right"
-            yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
+        for side, keys in label.sides.items():
+            if label.named and side != label.named:
+                what = f"lies on the {side} of the field of view in {counted(len(keys), 'case')}, such as {some(keys)}"
+                yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
+
+
+def _page(found: Inspection, data: DataSet | None, known: SpacingTable) -> bytes:
+    """Returns the page, with pictures of the first labeled cases that were read."""
+    from mtf_imaging.evaluation.volume_report.data_page import case_pictures, data_page
+
+    read = {case["key"] for case in found.cases if "shape" in case}
+    pictures, description = [], data.description if data else LITS
+    labeled = [(case, case.labels) for case in (data.cases if data else ()) if case.labels and case.key in read]
+    for case, mask in labeled[:_PICTURES]:
+        image = read_image(case.channels, description, known)
+        pictures.append(case_pictures(case.key, image, read_labels(mask, image, description), description))
+    return data_page(found.all_rows, found.table, pictures, description)
 
 
 def _files(path: Path, kind: "Kind") -> Inspection:
@@ -265,7 +279,7 @@ def _files(path: Path, kind: "Kind") -> Inspection:
     except DataError as error:
         return Inspection(faults=(str(error),))
     assert survey is not None, "these kinds name labels"
-    rows = (("images", f"{len(keys)} to train on ({images.split or 'all'})"), ("read", survey.sample()))
+    rows = (("images", f"{len(keys)} to train on ({images.split or 'all'})"), ("read", survey.summary()))
     labels = tuple(FoundLabel(name, value, int(survey.counts[value])) for name, value in survey.names.items())
     return Inspection(rows, labels, warnings=tuple(survey.warnings()), cases=tuple({"key": key} for key in keys))
 

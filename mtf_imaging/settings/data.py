@@ -52,10 +52,12 @@ class InspectSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
       data_dir: the data set: a folder of volumes, photos or images with objects.
       num_cases: number of volumes whose voxels are read, evenly spread over the data set.
       write: a `dataset.json` to write, which describes the volumes and lists the cases with masks, for convert.
+      page: an HTML file to write, with pictures of some cases.
     """
 
     data_dir: str | Path = setting()
     write: str | Path | None = setting(default=None, flag=True)
+    page: str | Path | None = setting(default=None, flag="output")
     num_cases: int = setting(default=8, least=1, flag=True)
 
 

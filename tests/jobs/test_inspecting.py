@@ -58,17 +58,28 @@ def test_a_right_data_set_has_a_row_for_everything(tmp_path):
     assert rows["CT"].startswith("-1000 to ")
     assert rows["CT"].endswith(": HU of a CT")
     left, right = found.labels
-    assert (left.cases, left.count, left.ml, left.side, left.named) == (2, 32, (0.192,) * 3, "left", "left")
-    assert (right.cases, right.count, right.side, right.middle) == (1, 16, "right", (10 / 12, 0.5, 0.5))
+    assert (left.cases, left.count, left.ml, left.sides) == (2, 32, (0.192,) * 3, {"left": ["c_0", "c_1"]})
+    assert (right.cases, right.count, right.sides, right.middle) == (1, 16, {"right": ["c_0"]}, (10 / 12, 0.5, 0.5))
+    assert right.cells()[-2:] == ["right", "right"]
     assert (found.faults, found.warnings) == ((), ())
     assert [case["voxels"] for case in found.cases] == [{0: 544, 1: 16, 2: 16}, {0: 560, 1: 16}]
 
 
-def test_a_label_on_the_other_side_than_its_name_is_named(tmp_path):
-    text = inspect(data_set(tmp_path / "d", [mask(2, 1)])).text()
-    assert sum(line.startswith("WARNING ") for line in text.splitlines()) == 2
-    assert "'kidney_left' lies on the right of the field of view, at 0.83 from left to right" in text
-    assert "'kidney_right' lies on the left" in text
+def test_cases_with_a_label_on_the_other_side_than_its_name_are_named(tmp_path):
+    found = inspect(data_set(tmp_path / "d", [mask(2, 1), mask()]))
+    assert found.labels[0].cells()[-2:] == ["right 1, left 1", "left"]
+    assert sum(line.startswith("WARNING ") for line in found.text().splitlines()) == 2
+    assert found.warnings[0].startswith("'kidney_left' lies on the right of the field of view in 1 case, such as c_0.")
+
+
+def test_the_page_shows_rows_labels_and_outlines(tmp_path):
+    inspect(data_set(tmp_path / "d", [mask(2, 1), mask(right=7)]), page=tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert ">WARNING</th>" in page
+    assert ">UNUSABLE</th>" in page
+    assert page.count("<h3>") == 1
+    assert page.count('<path d="M') == 5  # two masks on the axial and coronal slices, one on the sagittal slice
+    assert "metrics.json" not in page
 
 
 WRONG = {

@@ -23,9 +23,9 @@ class Scheme:
     ending of the file. Both have the groups `name` and `test`. The group `test` matches only for the challenge's test
     cases, whose labels are not published. `key` and `labels_name` are format strings that use these groups.
 
-    The published schemes are those of `published.json`. They state the channels, {name: text of the group `channel`},
-    and the labels, {name: value}; {} if they differ between data sets. If `labels` has the group `label`, each label
-    has a mask in a folder of the case.
+    `schemes.json` lists all schemes. Those of published data sets state the channels, {name: text of the group
+    `channel`}, and the labels, {name: value}; {} if they differ between data sets. If `labels` has the group `label`,
+    each label has a mask in a folder of the case.
     """
 
     title: str
@@ -87,33 +87,10 @@ class Scheme:
         return channels
 
 
-LITS_SCHEME = Scheme(
-    "LiTS: volume-N with segmentation-N",
-    volume=r"(?:.*/)?(?P<test>test-)?volume-(?P<name>\d+)",
-    labels=r"(?:.*/)?(?P<test>test-)?segmentation-(?P<name>\d+)",
-    key="{test}{name}",
-    labels_name="{test}segmentation-{name}",
-)
-NNUNET = Scheme(
-    "nnU-Net: imagesTr/NAME_0000 with labelsTr/NAME",
-    volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)_0000",
-    labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-)
-MSD = Scheme(
-    "Decathlon (MSD): imagesTr/NAME with labelsTr/NAME",
-    volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-    labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-)
-# Accepts volumes with any name if no labels are needed.
-ANY = Scheme("images with any names", volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)")
-# The same for files with one channel each, in nnU-Net's naming scheme.
-ANY_CHANNELS = Scheme(
-    "images NAME_0000 with any names", volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)"
-)
-# Published data sets with other names; `inspect` lists their cases in a `dataset.json`, which all commands read.
-PUBLISHED = tuple(
-    Scheme(**entry) for entry in json.loads(Path(__file__).with_name("published.json").read_text("utf-8"))
-)
+_TABLE = json.loads(Path(__file__).with_name("schemes.json").read_text("utf-8"))
+# ANY accepts volumes with any name if no labels are needed; ANY_CHANNELS accepts files with one channel each. The names
+# of published data sets are read by `inspect` only, which lists their cases in a `dataset.json` for the other commands.
+LITS_SCHEME, NNUNET, MSD, ANY, ANY_CHANNELS, *PUBLISHED = (Scheme(**entry) for entry in _TABLE)
 
 
 def choose_schemes(names: Mapping[Path, str], listed: frozenset[str]) -> tuple[Scheme, ...]:

@@ -33,6 +33,7 @@ from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.text import as_table
 from mtf_imaging.files.workers import default_workers, in_parallel
+from mtf_imaging.plain_text import some
 
 DEFAULT_RESOLUTION = 256
 
@@ -247,6 +248,5 @@ def stored_axes(codes: Mapping[str, str]) -> list[str]:
     for key, own in codes.items():
         by_codes[own].append(key)
     return [
-        f"stored {own} -> x, y, z = R, A, S: {len(keys)} ({', '.join(keys[:8])}{', ...' if len(keys) > 8 else ''})"
-        for own, keys in sorted(by_codes.items())
+        f"stored {own} -> x, y, z = R, A, S: {len(keys)} ({some(keys, 8)})" for own, keys in sorted(by_codes.items())
     ]
