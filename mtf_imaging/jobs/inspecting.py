@@ -144,8 +144,8 @@ def inspect(own: InspectSettings) -> Inspection:
             found = _files(path, kind)
         texts = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
         rows = (("data", f"{path}, {kind.title}"), *found.rows)
-        problems = {"faults": (*faults, *found.faults), "warnings": (*texts, *found.warnings)}
-        found = dataclasses.replace(found, rows=rows, **problems)
+        faults, texts = [*faults, *found.faults], [*texts, *found.warnings]
+        found = dataclasses.replace(found, rows=rows, faults=tuple(faults), warnings=tuple(texts))
         if own.page:
             write_bytes(own.page, _page(found, data, read_spacing_table(own.spacing_table)))
     return found
@@ -251,7 +251,7 @@ def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
     for label in labels:
         for side, keys in label.sides.items():
             if label.named and side != label.named:
-                what = f"lies on the {side} of the field of view in {counted(len(keys), 'case')}, such as {some(keys)}"
+                what = f"lies on the {side} of the field of view in {len(keys)} of {label.cases} cases: {some(keys)}"
                 yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
 
 

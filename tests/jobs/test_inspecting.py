@@ -1,6 +1,7 @@
 """What `inspect` shows of right and wrong data sets."""
 
 import json
+from pathlib import Path
 
 import nibabel
 import numpy as np
@@ -9,6 +10,9 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.cli.main import main
 from mtf_imaging.data.fingerprint import read_fingerprint
+from mtf_imaging.kinds.objects.generator import write_objects
+from mtf_imaging.kinds.photos.scenes import write_scenes
+from tests import pages
 
 AFFINE = np.diag([2.0, 2.0, 3.0, 1.0])
 SHAPE = (12, 8, 6)
@@ -69,7 +73,7 @@ def test_cases_with_a_label_on_the_other_side_than_its_name_are_named(tmp_path):
     found = inspect(data_set(tmp_path / "d", [mask(2, 1), mask()]))
     assert found.labels[0].cells()[-2:] == ["right 1, left 1", "left"]
     assert sum(line.startswith("WARNING ") for line in found.text().splitlines()) == 2
-    assert found.warnings[0].startswith("'kidney_left' lies on the right of the field of view in 1 case, such as c_0.")
+    assert found.warnings[0].startswith("'kidney_left' lies on the right of the field of view in 1 of 2 cases: c_0.")
 
 
 def test_the_page_shows_rows_labels_and_outlines(tmp_path):
@@ -142,3 +146,30 @@ def test_middles_are_stored_with_a_fingerprint(tmp_path):
     first = read_fingerprint(folder, file, progress=False)
     assert first.cases[0].middles[1] == (2 / 12, 0.5, 0.5)
     assert read_fingerprint(folder, file, progress=False) == first
+
+
+def test_the_guide_shows_the_output(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    data_set(tmp_path / "cases", [mask(2, 1), mask()])
+    outputs = pages.outputs(Path(__file__).parents[2] / "docs/guides/inspect.md", "bash")
+    shown = next(text for command, text in outputs if command == "mtf-imaging inspect cases\n")
+    assert shown == f"{inspect('cases').text()}\n"
+
+
+def test_photos_and_objects_are_counted(tmp_path):
+    write_scenes(tmp_path / "photos", 4, seed=1, progress=False)
+    write_objects(tmp_path / "objects", 4, seed=1, progress=False)
+    for kind, title, unit in (("photos", "photos", "pixels"), ("objects", "images with objects", "objects")):
+        found = inspect(tmp_path / kind)
+        rows = dict(found.rows)
+        assert rows["data"].endswith(f", {title}")
+        assert f", {unit}: " in rows["read"]
+        assert sum(label.count for label in found.labels) > 0
+        assert [len(row) for row in found.table] == [3] * (len(found.labels) + 1)
+
+
+def test_a_list_of_photos_with_a_second_column_is_named(tmp_path):
+    write_scenes(tmp_path, 4, seed=1, progress=False)
+    for file in tmp_path.rglob("*.txt"):
+        file.write_text("".join(f"{line} 1\n" for line in file.read_text().splitlines()))
+    assert "UNUSABLE" in inspect(tmp_path).text()
