@@ -118,7 +118,7 @@ setup(
         "mtf_imaging": ["py.typed"],  # lets type checkers of other projects read the annotations
         "mtf_imaging.layouts": ["*.gin"],
         "mtf_imaging.gin": ["*.gin"],
-        "": ["*.html", "*.css", "*.js"],  # for reports
+        "": ["*.html", "*.css", "*.js", "*.json"],  # for reports, and tables
     },
     entry_points={"console_scripts": ["mtf-imaging = mtf_imaging.cli.main:main"]},
     # The tests ran with both ends of each range.

@@ -1,6 +1,6 @@
 """Plain text for people: tables, numbers, and numbers with their nouns."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 
 def text_table(
@@ -28,6 +28,12 @@ def text_table(
     for column, title in (titles or {}).items():
         above = above.ljust(sum(widths[:column]) + 2 * column) + title
     return [above, *lines] if above else lines
+
+
+def some(names: Iterable[object], most: int = 3) -> str:
+    """Returns the first names of a list for a message, such as "a, b, c, ..."."""
+    shown = [*map(str, names)]
+    return ", ".join(shown[:most]) + (", ..." if len(shown) > most else "")
 
 
 def decimals(value: float | None) -> str:

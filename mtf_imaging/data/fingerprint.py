@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set
+from mtf_imaging.data.class_frequencies import NUM_VALUES
 from mtf_imaging.data.description.description import BACKGROUND, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.description.file_labels import listed
@@ -32,7 +34,7 @@ FILE = "fingerprint.json"
 WORKER_BYTES = 2 << 30  # the same as for a conversion, which reads the same voxels
 # Dense near the ends, so that the percentiles over all cases can be computed from each case's.
 FOREGROUND_PERCENTAGES = (0, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 100)
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,10 @@ class CaseFingerprint:
       key: the case name.
       shape: number of voxels along x, y, z in canonical axes.
       spacing: voxel size in mm along x, y, z.
+      axis_codes: direction of each stored axis, for example `LPS`.
       voxels: {label: number of voxels} of all labels in the case, with the background and the ignore label.
+      middles: {label: mean position of its voxels along x, y, z}, from 0, the left, back and lower end of the field of
+        view, to 1.
       labeled_mm: the width in mm, along x, y and z, of the smallest box in the center of the field of view that
         contains all labeled voxels; 0 without such voxels.
       channels: the distribution of each channel.
@@ -68,7 +73,9 @@ class CaseFingerprint:
     key: str
     shape: Grid
     spacing: Spacing
+    axis_codes: str
     voxels: dict[int, int]
+    middles: dict[int, tuple[float, float, float]]
     labeled_mm: tuple[float, float, float]
     channels: tuple[ChannelStatistics, ...]
     foreground: tuple[Foreground, ...]
@@ -150,12 +157,13 @@ def read_fingerprint(
         exists and is not a fingerprint.
     """
     known = read_spacing_table(spacing_csv)
-    description, cases = find_data_set(input_dir)
+    description, cases, _ = find_data_set(input_dir)
     stamps = {case.key: _stamp(case, Path(input_dir)) for case in cases}
     stored = {} if file is None else _stored(Path(file), description, known)
     kept = {key: case for key, case in stored.items() if stamps.get(key) == case.files}
     missing = [case for case in cases if case.key not in kept]
-    read = _read_all(_CaseReader(Path(input_dir), description, known), missing, workers, progress)
+    read = read_cases(CaseReader(Path(input_dir), description, known), missing, workers, progress)
+    CaseFaults(faults={key: one for key, one in read.items() if isinstance(one, DataError)}).check(read)
     fingerprint = Fingerprint(description, tuple(kept.get(case.key) or read[case.key] for case in cases))
     if not any(case.foreground for case in fingerprint.cases):
         raise DataError(
@@ -169,7 +177,7 @@ def read_fingerprint(
 
 def _stamp(case: Case, folder: Path) -> dict[str, tuple[int, int]]:
     stamp = {}
-    for path in (file for image in (*case.channels, case.labels) for file in files_of_image(image)):
+    for path in (file for image in (*case.channels, case.labels) if image for file in files_of_image(image)):
         with access_named(path):
             status = path.stat()
         stamp[printable(path_in(folder, path))] = (status.st_size, status.st_mtime_ns)
@@ -177,7 +185,7 @@ def _stamp(case: Case, folder: Path) -> dict[str, tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class _CaseReader:
+class CaseReader:
     """Reads cases, in any process."""
 
     folder: Path
@@ -190,38 +198,50 @@ class _CaseReader:
             with case_errors(case.volume):
                 return self._read(case)
         except DataError as error:
-            return error
+            return DataError(str(error), error.settings)  # without its traceback, which would keep the arrays
 
     def _read(self, case: Case) -> CaseFingerprint:
         stamp = _stamp(case, self.folder)
         image = read_image(case.channels, self.description, self.known)
-        labels = read_labels(case.labels, image.without_voxels(), self.description)
+        labels = np.zeros(image.geometry.shape, np.uint8)
+        if case.labels is not None:
+            labels = read_labels(case.labels, image.without_voxels(), self.description)
         labeled = labels != BACKGROUND
         if self.description.ignore is not None:
             labeled &= labels != self.description.ignore
-        values, counts = np.unique(labels, return_counts=True)
-        geometry = image.geometry
+        geometry, counts = image.geometry, [_counts_along(labels, axis) for axis in range(3)]
+        present = np.flatnonzero(counts[0].sum(axis=0)).tolist()
+        own = [value for value in present if value not in (BACKGROUND, self.description.ignore)]
         return CaseFingerprint(
             key=case.key,
             shape=tuple(map(int, geometry.shape)),
             spacing=tuple(map(float, geometry.spacing)),
-            voxels=dict(zip(values.tolist(), counts.tolist(), strict=True)),
-            labeled_mm=_labeled_mm(labeled, geometry.spacing),
+            axis_codes=geometry.axis_codes,
+            voxels={value: int(counts[0][:, value].sum()) for value in present},
+            middles={value: tuple(_middle(table[:, value]) for table in counts) for value in present},
+            labeled_mm=tuple(
+                _labeled_mm(table[:, own].any(axis=1), mm) for table, mm in zip(counts, geometry.spacing, strict=True)
+            ),
             channels=tuple(map(channel_statistics, image.channels)),
             foreground=tuple(_foreground(channel[labeled]) for channel in image.channels) if labeled.any() else (),
             files=stamp,
         )
 
 
-def _labeled_mm(labeled: np.ndarray, spacing: Spacing) -> tuple[float, float, float]:
-    """Returns the width of the smallest centered box that contains all labeled voxels."""
-    widths = []
-    for axis, mm in enumerate(spacing):
-        others = tuple(other for other in range(labeled.ndim) if other != axis)
-        (used,) = np.nonzero(labeled.any(axis=others))
-        middle = labeled.shape[axis] / 2
-        widths.append(2 * max(middle - used[0], used[-1] + 1 - middle) * float(mm) if used.size else 0.0)
-    return tuple(map(float, widths))
+def _counts_along(labels: np.ndarray, axis: int) -> np.ndarray:
+    """Returns the number of voxels of each label in each plane perpendicular to an axis, int64 `[planes, 256]`."""
+    return np.stack([np.bincount(plane.ravel(), minlength=NUM_VALUES) for plane in np.moveaxis(labels, axis, 0)])
+
+
+def _middle(counts: np.ndarray) -> float:
+    """Returns the mean position of voxels, in parts of the planes, from their number in each plane."""
+    return float(counts @ (np.arange(len(counts)) + 0.5) / counts.sum() / len(counts))
+
+
+def _labeled_mm(is_labeled: np.ndarray, mm: float) -> float:
+    """Returns the smallest width of planes around the middle one that contains all planes with labeled voxels."""
+    (used,), middle = np.nonzero(is_labeled), len(is_labeled) / 2
+    return float(2 * max(middle - used[0], used[-1] + 1 - middle) * mm) if used.size else 0.0
 
 
 def _foreground(values: np.ndarray) -> Foreground:
@@ -230,18 +250,16 @@ def _foreground(values: np.ndarray) -> Foreground:
     return Foreground(float(mean), float(sd), tuple(map(float, percentiles)))
 
 
-def _read_all(reader, cases: list[Case], workers, progress) -> dict[str, CaseFingerprint]:
-    """Returns the fingerprints by key, or raises one error for all failures."""
-    results, faults = {}, CaseFaults()
+def read_cases(
+    reader: CaseReader, cases: Sequence[Case], workers: int, progress: bool
+) -> dict[str, CaseFingerprint | DataError]:
+    """Returns the fingerprint or the error of each case by its key, in the order of the cases."""
+    results: dict[str, Any] = dict.fromkeys(case.key for case in cases)
     shown = progress and bool(cases)
     with tqdm(total=len(cases), desc="fingerprint", unit="case", disable=not shown, dynamic_ncols=True) as bar:
         for case, result in in_parallel(reader, cases, workers):
-            if isinstance(result, DataError):
-                faults.add(case.key, result)
-            else:
-                results[case.key] = result
+            results[case.key] = result
             bar.update()
-    faults.check(case.key for case in cases)
     return results
 
 
@@ -289,6 +307,7 @@ def _case(fields: dict[str, Any]) -> CaseFingerprint:
         | {name: tuple(fields[name]) for name in ("shape", "spacing", "labeled_mm")}
         | {
             "voxels": {int(label): number for label, number in fields["voxels"].items()},
+            "middles": {int(label): tuple(middle) for label, middle in fields["middles"].items()},
             "channels": tuple(ChannelStatistics(**channel) for channel in fields["channels"]),
             "foreground": tuple(
                 Foreground(**channel | {"percentiles": tuple(channel["percentiles"])})

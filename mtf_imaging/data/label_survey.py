@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_SHOWN = 5  # names listed in a warning
+from mtf_imaging.plain_text import some
+
+_SHOWN, _MOST = 5, 12  # names listed in a warning and in a summary
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class LabelSurvey:
         is_whole = self.num_counted == self.num_images and not self.is_partial
         return is_whole and len(self.ignored) == self.num_images
 
+    def summary(self) -> str:
+        """Returns the number of elements of each label, such as "2 cases, voxels: liver 900, lesion 12"."""
+        counts = (f"{name} {self.counts[label]:,}" for name, label in self.names.items())
+        return f"{self.sample()}, {self.unit}s: {some(counts, _MOST)}"
+
     def missing_warnings(self, is_held_out: bool = False) -> list[str]:
         """Returns the warning about names that do not occur, as a list that may be empty; see `warnings`."""
         missing = self.missing
@@ -56,7 +63,7 @@ class LabelSurvey:
         it, name = ("it", "this name") if len(missing) == 1 else ("them", "these names")
         effect = f"the scores say nothing about {it}" if is_held_out else f"a network cannot learn {it}"
         return [
-            f"no {self.unit} of {_listed(missing)} in {self._sample(is_held_out)}; {effect}. Fix: check the labels, or "
+            f"no {self.unit} of {_listed(missing)} in {self.sample(is_held_out)}; {effect}. Fix: check the labels, or "
             f"remove {name} from {self.source}."
         ]
 
@@ -67,7 +74,7 @@ class LabelSurvey:
           is_held_out: whether the images are used for scoring instead of training.
         """
         if self.cause:
-            return [f"{self.cause} ({self._sample(is_held_out)} counted)."]
+            return [f"{self.cause} ({self.sample(is_held_out)} counted)."]
         texts = self.missing_warnings(is_held_out)
         if self.ignored:
             texts.append(
@@ -77,7 +84,7 @@ class LabelSurvey:
             )
         return texts
 
-    def _sample(self, is_held_out: bool) -> str:
+    def sample(self, is_held_out: bool = False) -> str:
         """Describes the sample, such as "64 of 131 cases"."""
         few = f" of {self.num_images}" if self.num_counted < self.num_images else ""
         return (

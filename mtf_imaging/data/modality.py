@@ -32,6 +32,15 @@ def stated_modality(channel: str) -> str | None:
     return next((modality for modality, names in _STATED.items() if names.match(channel.casefold())), None)
 
 
+def content_of(low: float, high: float) -> str:
+    """Guesses from the extreme values of a channel what they are."""
+    if low <= -900:
+        return "HU of a CT"
+    if high - low <= 20:
+        return "normalized values"
+    return "8-bit values" if (low, high) == (0, 255) else "no air in HU, as in MR"
+
+
 def value_beyond(channel: str) -> int:
     """Returns the value of the voxels beyond the field of view: air in CTs, 0 in other images."""
     return AIR_HU if is_ct(channel) else 0

@@ -22,6 +22,11 @@ _SPECIAL = {
 }
 
 
+# Small files that stand for files that were not fetched, by their first bytes: the tool and its command.
+_POINTERS = {b"version https://git-lfs": "Git LFS: git lfs pull", b"/annex/objects/": "git-annex: git annex get"}
+_POINTER_BYTES = 1024
+
+
 class Fault(ValueError):
     """What is wrong with a file.
 
@@ -119,7 +124,17 @@ def reading_named(path: str | os.PathLike) -> Iterator[None]:
     """
     check_not_special(path)
     with access_named(path):
+        _check_fetched(path)
         yield
+
+
+def _check_fetched(path: str | os.PathLike) -> None:
+    """Raises DataError if a file is a pointer of Git LFS or git-annex."""
+    if os.path.isfile(path) and os.path.getsize(path) < _POINTER_BYTES:
+        with open(path, "rb") as file:
+            start = file.read(_POINTER_BYTES)
+        for tool, command in (text.split(": ") for first, text in _POINTERS.items() if start.startswith(first)):
+            raise DataError(f"{path}: is a pointer of {tool}, not the file itself. Fix: fetch it with {command}.")
 
 
 @contextlib.contextmanager

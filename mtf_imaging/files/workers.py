@@ -213,8 +213,8 @@ def end_with_parent() -> None:
 
 def _call(function: Callable[[Any], Any], item: object) -> tuple[Any, Exception | None, list[logging.LogRecord]]:
     """Returns (result, error, log records). The error is returned, because raising it would lose the log records."""
-    logged = _RecordCollector()
-    logger = logging.getLogger(_LOGGER)
+    logged = RecordCollector()
+    logger = package_logger()
     logger.addHandler(logged)
     logger.setLevel(logging.INFO)
     logger.propagate = False
@@ -251,7 +251,12 @@ def _result(future: concurrent.futures.Future, item: object) -> Any:
     return result
 
 
-class _RecordCollector(logging.Handler):
+def package_logger() -> logging.Logger:
+    """Returns the logger of the package, whose handlers see the records of all its modules."""
+    return logging.getLogger(_LOGGER)
+
+
+class RecordCollector(logging.Handler):
     """Collects log records as text, so that another process can log them."""
 
     def __init__(self) -> None:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from mtf_imaging.jobs.exporting import export
     from mtf_imaging.jobs.importing import ImportedWeights, import_weights
     from mtf_imaging.jobs.informing import info
+    from mtf_imaging.jobs.inspecting import Inspection, inspect
     from mtf_imaging.jobs.planning import JobPlan, plan
     from mtf_imaging.jobs.predicting import predict
     from mtf_imaging.jobs.reporting import report
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 _MODULES = {
     "Devices": "processes.devices",
     "ImportedWeights": "importing",
+    "Inspection": "inspecting",
     "JobPlan": "planning",
     "TrainingData": "data.training_data",
     "bench": "benching",
@@ -45,6 +47,7 @@ _MODULES = {
     "export": "exporting",
     "import_weights": "importing",
     "info": "informing",
+    "inspect": "inspecting",
     "largest_cube": "searching",
     "plan": "planning",
     "predict": "predicting",
@@ -57,6 +60,7 @@ _MODULES = {
 __all__ = [
     "Devices",
     "ImportedWeights",
+    "Inspection",
     "JobPlan",
     "TrainingData",
     "bench",
@@ -67,6 +71,7 @@ __all__ = [
     "export",
     "import_weights",
     "info",
+    "inspect",
     "largest_cube",
     "plan",
     "predict",

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.errors import CheckpointError
+from mtf_imaging.plain_text import some
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import check_choice, takes
 from mtf_imaging.training.checkpoints.name_tables import Conversion, NameTable
@@ -70,7 +71,7 @@ def import_weights(own: ImportWeightsSettings) -> ImportedWeights:
         titles = "; ".join(one.title for one in own.formats)
         what = f"this format: {chosen.title}" if chosen else f"a known format: {titles}"
         raise CheckpointError(
-            f"{path}: this checkpoint has the variables {_examples(shapes)}, which are not names of "
+            f"{path}: this checkpoint has the variables {some(map(repr, shapes))}, which are not names of "
             f"{what}. Fix: use a checkpoint of one of these programs.",
             settings=["checkpoint", "file_format"],
         )
@@ -169,8 +170,3 @@ def _unused(shapes: Mapping[str, Any], used: set[str]) -> tuple[tuple[str, ...],
     variables = {name.removesuffix(_OBJECT) for name in shapes}
     slots = tuple(name for name in rest if _SLOTS in name or name.rpartition("/")[0] in variables)
     return slots, tuple(name for name in rest if name not in slots)
-
-
-def _examples(names: Mapping[str, Any]) -> str:
-    more = ", ..." if len(names) > _SHOWN else ""
-    return f"{', '.join(repr(name) for name in [*names][:_SHOWN])}{more}"

@@ -1,4 +1,4 @@
-"""The settings of `convert` and `import_weights`."""
+"""The settings of `convert`, `inspect` and `import_weights`."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,6 +42,23 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
     grids: int = setting(default=1, flag=True)
     multiple: int | None = setting(default=None, unit="voxels", flag=True)
     chunk: str | int | None = setting(default=None, unit="voxels", flag=True)
+
+
+@settings
+class InspectSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
+    """The settings of `inspect`.
+
+    Attributes:
+      data_dir: the data set: a folder of volumes, photos or images with objects.
+      num_cases: number of volumes whose voxels are read, evenly spread over the data set.
+      write: a `dataset.json` to write, which describes the volumes and lists the cases with masks, for convert.
+      page: an HTML file to write, with pictures of some cases.
+    """
+
+    data_dir: str | Path = setting()
+    write: str | Path | None = setting(default=None, flag=True)
+    page: str | Path | None = setting(default=None, flag="output")
+    num_cases: int = setting(default=8, least=1, flag=True)
 
 
 @settings

@@ -83,6 +83,6 @@ def test_textures_have_the_same_mean_and_differ_from_voxel_to_voxel():
 @pytest.mark.parametrize("kind", PHANTOMS.values(), ids=PHANTOMS)
 def test_the_files_are_a_described_data_set_with_two_labels(kind, tmp_path):
     assert write_phantom(tmp_path, 1, seed=0, kind=kind) == ["body_000"]
-    description, cases = find_data_set(tmp_path)
+    description, cases, _ = find_data_set(tmp_path)
     assert [*description.labels.values()] == [1, 2]
     assert [case.key for case in cases] == ["body_000"]

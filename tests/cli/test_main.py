@@ -152,7 +152,7 @@ def test_a_setup_flag_without_effect_is_accepted_with_a_warning(caplog, command)
             ["evaluate", "--num_steps=2"],
             "evaluate has no flag '--num_steps', which train and cross_validate have. See",
         ),
-        (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, convert,"),
+        (["trian"], "there is no command 'trian'. Did you mean 'train'? Commands: phantom, inspect, convert,"),
         (["upload"], "there is no command 'upload'. "),
         (
             ["--seed=1", "train"],

@@ -132,9 +132,9 @@ def test_a_decathlon_file_with_four_axes_gives_the_same_records(nnunet, records,
 def test_convert_prints_the_description(nnunet, tmp_path, capsys):
     convert(nnunet, tmp_path / "out", 4)
     out = capsys.readouterr().out
-    assert "channels: CT (window -100 300), FLAIR (z-score of nonzero voxels), T1w (z-score)\n" in out
-    assert "labels: edema = 1, core = 2, enhancing = 3, ignore = 4\n" in out
-    assert "regions: whole = 1+2+3, core = 2+3, enhancing = 3\n" in out
+    assert "channels  CT (window -100 300), FLAIR (z-score of nonzero voxels), T1w (z-score)\n" in out
+    assert "labels    edema = 1, core = 2, enhancing = 3, ignore = 4\n" in out
+    assert "regions   whole = 1+2+3, core = 2+3, enhancing = 3\n" in out
 
 
 def test_an_interrupted_conversion_is_resumed_and_another_description_is_refused(nnunet, records, capsys):

@@ -322,3 +322,13 @@ def test_an_old_pydicom_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pydicom.pixels", None)  # as in version 2
     with pytest.raises(DataError, match=r"need the package pydicom 3, which is not installed\. Fix: run"):
         open_series(folder)
+
+
+def test_a_copy_of_a_file_is_skipped(tmp_path, caplog):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    expected = read_volume(folder).hu
+    first, *_ = sorted(folder.iterdir())
+    (folder / "copy.dcm").write_bytes(first.read_bytes())
+    np.testing.assert_array_equal(read_volume(folder).hu, expected)
+    assert "copy.dcm" in caplog.text
+    assert "is a copy of" in caplog.text

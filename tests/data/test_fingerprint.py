@@ -51,7 +51,7 @@ def array(path):
 @pytest.mark.slow
 def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
     fingerprint = read_fingerprint(phantoms / "brain", progress=False)
-    description, cases = find_data_set(phantoms / "brain")
+    description, cases, _ = find_data_set(phantoms / "brain")
     assert fingerprint.description == description
     for case, files in zip(fingerprint.cases, cases, strict=True):
         images, mask = [array(path) for path in files.channels], array(files.labels)
@@ -79,7 +79,9 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
 
 def _case(values):
     foreground = Foreground(0.0, 1.0, tuple(np.percentile(values, FOREGROUND_PERCENTAGES)))
-    return CaseFingerprint("case", (8, 8, 8), (1.0, 1.0, 1.0), {1: 1}, (1.0, 1.0, 1.0), (), (foreground,), {})
+    return CaseFingerprint(
+        "case", (8, 8, 8), (1.0, 1.0, 1.0), "RAS", {1: 1}, {}, (1.0, 1.0, 1.0), (), (foreground,), {}
+    )
 
 
 def test_percentiles_of_all_cases_count_each_case_the_same():
@@ -148,7 +150,7 @@ def test_workers_have_the_same_result(phantoms):
     )
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"format": 2}', '{"format": 2, "spacing_table": {}, "description": {}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 3}', '{"format": 3, "spacing_table": {}, "description": {}}'])
 def test_another_file_is_not_overwritten(phantoms, tmp_path, text):
     file = tmp_path / "fingerprint.json"
     file.write_text(text)

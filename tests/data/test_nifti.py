@@ -153,10 +153,10 @@ def test_files_that_are_not_one_volume(tmp_path):
             np.eye(4),
             r"has 2 channel\(s\) of shape \(4, 4, 4\), but 1 are needed: a single volume",
         ),
-        "2d.nii": (
-            np.zeros((4, 4), np.int16),
+        "1d.nii": (
+            np.zeros((4,), np.int16),
             np.eye(4),
-            r"shape \(4, 4\) is neither a 3-D volume nor a stack of channels",
+            r"shape \(4,\) is neither a 3-D volume nor a stack of channels",
         ),
         "complex.nii": (np.zeros((4, 4, 4), np.complex64), np.eye(4), "not plain numbers"),
         "flat.nii": (np.zeros((4, 4, 4), np.int16), np.diag([1.0, 1, 0, 1]), "does not define the axes"),
@@ -262,3 +262,24 @@ for reader in (read_volume, read_segmentation):
         assert line.startswith(f"DataError {path}: not enough memory (")
         assert f"{size} GiB for an array with shape (2048, 2048, 1000) and data type {dtype}" in line
         assert "Fix: " in line
+
+
+def test_an_image_with_two_axes_has_one_plane(tmp_path):
+    plane = np.arange(12, dtype=np.int16).reshape(4, 3)
+    nibabel.save(nibabel.Nifti1Image(plane, np.diag([2.0, 3.0, 4.0, 1.0])), tmp_path / "a.nii.gz")
+    volume = read_volume(tmp_path / "a.nii.gz")
+    np.testing.assert_array_equal(volume.hu, plane[..., None])
+    assert volume.geometry.spacing == (2, 3, 4)
+
+
+@pytest.mark.parametrize(
+    ("text", "tool"),
+    [
+        ("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n", "Git LFS, .* git lfs pull"),
+        ("/annex/objects/SHA256E-s1--0.nii.gz\n", "git-annex, .* git annex get"),
+    ],
+)
+def test_a_pointer_to_a_file_elsewhere_is_named(tmp_path, text, tool):
+    (tmp_path / "a.nii.gz").write_text(text)
+    with pytest.raises(DataError, match=rf"a\.nii\.gz: is a pointer of {tool}"):
+        read_volume(tmp_path / "a.nii.gz")

@@ -28,7 +28,16 @@ def fingerprint(*cases, description=ORGANS):
         half = tuple(n * mm / 2 for n, mm in zip(shape, spacing, strict=True))
         made.append(
             CaseFingerprint(
-                str(number), shape, spacing, voxels, half, (statistics,) * channels, (foreground,) * channels, {}
+                str(number),
+                shape,
+                spacing,
+                "RAS",
+                voxels,
+                {},
+                half,
+                (statistics,) * channels,
+                (foreground,) * channels,
+                {},
             )
         )
     return Fingerprint(description, tuple(made))

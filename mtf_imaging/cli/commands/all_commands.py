@@ -21,7 +21,7 @@ from mtf_imaging.cli.config.groups import PARAMETERS, SETUP_PARAMETERS
 #   IDLE: {flag: reason}, the setup flags that it accepts but that have no effect; its help leaves them out.
 # No module imports TensorFlow before `run`, so the help and errors in the command line appear at once.
 GROUPS = {
-    "Data": ("phantom", "convert"),
+    "Data": ("phantom", "inspect", "convert"),
     "Training": ("train", "cross_validate", "import_weights"),
     "Evaluation": ("evaluate", "predict", "score", "export", "info", "verify"),
     "Layouts": ("plan", "explain", "search", "bench"),

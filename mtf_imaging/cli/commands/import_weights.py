@@ -8,6 +8,7 @@ from absl import flags
 
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
+from mtf_imaging.plain_text import some
 from mtf_imaging.settings.data import ImportWeightsSettings
 from mtf_imaging.settings.setting import changed, settings, values_of
 
@@ -76,10 +77,7 @@ def _text(output_dir: str, imported: "ImportedWeights") -> str:
 
 
 def _listed(names: tuple[str, ...]) -> str:
-    if not names:
-        return "0"
-    more = ", ..." if len(names) > _SHOWN else ""
-    return f"{len(names)} ({', '.join(names[:_SHOWN])}{more})"
+    return f"{len(names)} ({some(names, _SHOWN)})" if names else "0"
 
 
 def _gin_value(value: object) -> str:

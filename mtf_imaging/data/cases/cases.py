@@ -5,12 +5,26 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from mtf_imaging.data.cases.channels import check_single_channel, order_channels
 from mtf_imaging.data.cases.conflicts import check_doubles, similar_names, warn_of_others, warn_of_similar
-from mtf_imaging.data.cases.schemes import ANY, ANY_CHANNELS, FIRST, IMAGES, LABELS, MSD, NNUNET, Scheme, choose_schemes
+from mtf_imaging.data.cases.schemes import (
+    ANY,
+    ANY_CHANNELS,
+    FIRST,
+    IMAGES,
+    LABELS,
+    LITS_SCHEME,
+    MSD,
+    NNUNET,
+    PUBLISHED,
+    Scheme,
+    choose_schemes,
+)
 from mtf_imaging.data.description.dataset_json import FILE, description_folders, find_description
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.file_labels import description_rows
 from mtf_imaging.data.description.listed_cases import DATASET, ListedCase, listed_images, read_listed_cases
 from mtf_imaging.data.formats.dicom.shared_series import check_series_apart
 from mtf_imaging.data.listing.dicom_files import is_dicom_file
@@ -25,6 +39,7 @@ from mtf_imaging.data.listing.image_formats import (
     ImageFormat,
     format_by_ending,
     is_image_folder,
+    is_mask_folder,
     is_unnamed_zarr,
     is_zarr,
     output_ending,
@@ -63,10 +78,27 @@ class Case:
         return table_digest({str(number): image_digest(path) for number, path in enumerate(files)})
 
 
-_EXPECTED = (
-    "volume-N.nii[.gz] with segmentation-N.nii[.gz] (LiTS), imagesTr/NAME.nii.gz with labelsTr/NAME.nii.gz (MSD), or "
-    "imagesTr/NAME_0000.nii.gz with labelsTr/NAME.nii.gz (nnU-Net)"
-)
+class DataSet(NamedTuple):
+    """A folder of cases, as it was understood.
+
+    Attributes:
+      description: the channels and labels.
+      cases: the cases, in natural order.
+      layout: the names that were recognized, and the file that describes them.
+    """
+
+    description: Description
+    cases: list[Case]
+    layout: str
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Returns what was understood, as names and texts."""
+        labeled = sum(case.labels is not None for case in self.cases)
+        masks = "" if labeled == len(self.cases) else f", {labeled} with a mask"
+        return [("layout", self.layout), ("cases", f"{len(self.cases)}{masks}"), *description_rows(self.description)]
+
+
+_EXPECTED = "; ".join(scheme.title for scheme in (LITS_SCHEME, MSD, NNUNET))
 _log = logging.getLogger(__name__)
 
 
@@ -98,12 +130,10 @@ def find_cases(path: str | Path, need_labels: bool = True, description: Descript
         missing file; a case lacks a channel or has too many; two files have the same key; or `dataset.json` is
         malformed; or two folders contain parts of one DICOM series.
     """
-    return find_data_set(path, need_labels, description)[1]
+    return find_data_set(path, need_labels, description).cases
 
 
-def find_data_set(
-    path: str | Path, need_labels: bool = True, description: Description | None = None
-) -> tuple[Description, list[Case]]:
+def find_data_set(path: str | Path, need_labels: bool = True, description: Description | None = None) -> DataSet:
     """Finds the description of a data set and its cases.
 
     Args:
@@ -112,7 +142,7 @@ def find_data_set(
       description: see `find_cases`.
 
     Returns:
-      The description and the cases. Without a given description, it comes from `dataset.json`, or is `LITS`.
+      The data set. Without a given description, it comes from `dataset.json`, or is `LITS`.
 
     Raises:
       DataError: see `find_cases`.
@@ -133,7 +163,7 @@ def find_data_set(
     is_single = is_image and not need_labels
     if not path.is_dir() and not is_single:
         what = "is a file, not a folder" if path.is_file() else "does not exist"
-        raise DataError(f"{path}: this folder of cases {what}. Fix: give a folder that contains {_EXPECTED}.")
+        raise DataError(f"{path}: this folder of cases {what}. Fix: give a folder with these names: {_EXPECTED}.")
     if is_image and need_labels:
         raise DataError(
             f"{path}: this folder is one image, not a folder of cases. Fix: give the folder that contains it and its "
@@ -143,21 +173,23 @@ def find_data_set(
     if description is None:
         description, num_training = find_description(path)
     if is_single:
-        return description or LITS, [_single_case(path, description)]
+        return DataSet(description or LITS, [_single_case(path, description)], "one image")
     listed = read_listed_cases(path)
     if listed is None:
-        cases = _cases(path, need_labels, description)
+        cases, layout = _cases(path, need_labels, description)
     else:
+        layout = f"the field {DATASET} of {FILE}"
         cases = _cases_of_list(path, listed, need_labels, description or LITS)
     num_labeled = sum(case.labels is not None and not _is_test(case.volume) for case in cases)
     if need_labels and num_training not in (None, num_labeled):
         _log.warning(
             "%s: contains %d training case(s), but numTraining in dataset.json is %d", path, num_labeled, num_training
         )
-    return description or LITS, cases
+    described = "no dataset.json, so the labels are those of LiTS" if description is None else "labels of dataset.json"
+    return DataSet(description or LITS, cases, f"{layout}; {described}")
 
 
-def _cases(path: Path, need_labels: bool, description: Description | None) -> list[Case]:
+def _cases(path: Path, need_labels: bool, description: Description | None) -> tuple[list[Case], str]:
     image_format = _image_format(description)
     scheme, volumes, labels, channels = _pick_scheme(path, need_labels, description)
     missing = []
@@ -193,7 +225,7 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> li
         )
     folders = (path for case in cases for path in case.channels if path.is_dir() and not is_zarr(path))
     check_series_apart(folders)
-    return sorted(cases, key=lambda case: natural_key(case.key))
+    return sorted(cases, key=lambda case: natural_key(case.key)), scheme.title
 
 
 def _cases_of_list(
@@ -215,7 +247,7 @@ def _cases_of_list(
                 f"{', '.join(description.channels)}. Fix: name one file per channel."
             )
         for file in (*images, *([labels] if labels else [])):
-            if image_format.stem(file) is None:
+            if image_format.stem(file) is None and not (file == labels and is_mask_folder(file)):
                 raise DataError(
                     f"{where} names {file}, which is not a {image_format.any_ending} file. "
                     f"Fix: convert it to {image_format.name}."
@@ -223,7 +255,8 @@ def _cases_of_list(
         name = key + _prediction_ending(images[0], description)
         cases.append(Case(key, images[0], labels, name, images))
     used = {file.resolve() for case in cases for file in (*case.channels, case.labels) if file}
-    others = {file for file in image_files(folder, image_format, needed=False) if file.resolve() not in used}
+    files = ((file, file.resolve()) for file in image_files(folder, image_format, needed=False))
+    others = {file for file, real in files if not used & {real, real.parent}}
     what = f"{image_format.name} {_noun(image_format)}"
     warn_of_others(folder, what, others, f"that the field {DATASET} of {FILE} does not list")
     warn_of_similar(folder, listed)
@@ -270,7 +303,7 @@ def _single_case(path: Path, description: Description | None) -> Case:
             break
     key, files = scheme.case_key(match), (path,)
     if description is not None and several and scheme.volume.endswith(FIRST):
-        names = _names(path.parent, image_format, subfolders=False, needed=False)
+        names = names_in(path.parent, image_format, subfolders=False, needed=False)
         files = order_channels(path.parent, {key: scheme.match_channels(names)[key]}, description)[key]
     return Case(key, path, None, scheme.name_of_labels(match) + _prediction_ending(path, description), files)
 
@@ -283,7 +316,7 @@ def _pick_scheme(
     The channels are {key: files of the case}; empty if each case has one file.
     """
     image_format = _image_format(description)
-    names = _names(folder, image_format)
+    names = names_in(folder, image_format)
     several = description is not None and len(description.channels) > 1
     unnamed = [] if need_labels else [*([ANY_CHANNELS] if several else []), ANY]
     for scheme in (*_schemes(folder, names, image_format), *unnamed):
@@ -312,15 +345,19 @@ def _pick_scheme(
     if foreign:
         content = f"no {kind} {noun}, but {skipped_text(map(Path, foreign))}"
         raise DataError(f"{folder}: contains {content}. Fix: {how_to_convert(foreign)}.")
+    known = next((one.title for one in PUBLISHED if any(re.fullmatch(one.volume, name) for name in names.values())), "")
+    if known:
+        what = "only a dataset.json that lists the cases makes them readable"
+        raise DataError(f"{folder}: has the names of {known}; {what}. Fix: let inspect write it.")
     content = (
         f"{len(names)} {kind} {noun}(s), such as {next(iter(names)).name}, but no case"
         if names
         else f"no {kind} {noun}"
     )
-    raise DataError(f"{folder}: contains {content}. Fix: give a folder that contains {_expected(image_format)}.")
+    raise DataError(f"{folder}: contains {content}. Fix: give a folder with these names: {_EXPECTED}.")
 
 
-def _names(folder: Path, image_format: ImageFormat, **options: object) -> dict[Path, str]:
+def names_in(folder: Path, image_format: ImageFormat, **options: object) -> dict[Path, str]:
     """Returns {image: its path without the ending}; the paths begin with the folder name."""
     root = folder.absolute().name
     return {
@@ -334,20 +371,13 @@ def _schemes(path: Path, names: Mapping[Path, str], image_format: ImageFormat) -
     folder = path.absolute() if path.is_dir() and not is_image_folder(path) else path.absolute().parent
     masks = folder.with_name(folder.name.replace(IMAGES, LABELS, 1))
     if masks != folder and masks.is_dir():
-        names = {**names, **_names(masks, image_format, subfolders=False, needed=False)}
+        names = {**names, **names_in(masks, image_format, subfolders=False, needed=False)}
     listed = frozenset().union(*map(listed_images, description_folders(path)))
     return choose_schemes(names, listed)
 
 
 def _is_test(image: Path) -> bool:
     return image.parent.name == "imagesTs"
-
-
-def _expected(image_format: ImageFormat) -> str:
-    if image_format is VOLUME_FORMATS:
-        return _EXPECTED
-    ending = image_format.shown
-    return f"imagesTr/NAME_0000{ending} with labelsTr/NAME{ending}"
 
 
 def _noun(image_format: ImageFormat) -> str:

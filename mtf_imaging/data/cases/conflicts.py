@@ -6,8 +6,8 @@ from pathlib import Path
 
 from mtf_imaging.data.listing.names import differ_only_in
 from mtf_imaging.errors import DataError
+from mtf_imaging.plain_text import some
 
-_SHOWN = 3  # names listed in a message
 _log = logging.getLogger(__name__)
 
 
@@ -65,6 +65,5 @@ def warn_of_others(
       why: the reason that they are skipped.
     """
     if files:
-        shown = ", ".join(str(file.relative_to(folder)) for file in sorted(files)[:_SHOWN])
-        more = ", ..." if len(files) > _SHOWN else ""
-        _log.warning("%s: skipped %d %s(s) %s: %s%s", folder, len(files), what, why, shown, more)
+        shown = some(file.relative_to(folder) for file in sorted(files))
+        _log.warning("%s: skipped %d %s(s) %s: %s", folder, len(files), what, why, shown)

@@ -27,7 +27,7 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
     Raises:
       DataError: there are fewer than two cases, they cannot be used, or the folders contain other files.
     """
-    description, cases = find_data_set(cases_dir)
+    description, cases, _ = find_data_set(cases_dir)
     if len(cases) < 2:
         raise DataError(
             f"{cases_dir}: contains {len(cases)} case. Fix: give at least 2, one to train on and one to hold out."

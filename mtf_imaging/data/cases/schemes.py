@@ -1,9 +1,10 @@
-"""The naming schemes of data sets: LiTS, nnU-Net, and the Medical Segmentation Decathlon (MSD)."""
+"""The naming schemes of data sets: those that all commands read, and published ones, whose cases `inspect` lists."""
 
 import collections
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mtf_imaging.data.listing.names import differ_only_in
@@ -16,17 +17,24 @@ IMAGES, LABELS = "images", "labels"  # the MSD folders and nnU-Net are imagesTr,
 
 @dataclass(frozen=True)
 class Scheme:
-    """The naming scheme of one data set.
+    """The naming scheme of one data set, with a title.
 
     The regular expressions `volume` and `labels` match a path that starts with the folder name, without the
     ending of the file. Both have the groups `name` and `test`. The group `test` matches only for the challenge's test
     cases, whose labels are not published. `key` and `labels_name` are format strings that use these groups.
+
+    `schemes.json` lists all schemes. Those of published data sets state the channels, {name: text of the group
+    `channel`}, and the labels, {name: value}; {} if they differ between data sets. If `labels` has the group `label`,
+    each label has a mask in a folder of the case.
     """
 
+    title: str
     volume: str
     labels: str
     key: str = "{name}"
     labels_name: str = "{name}"
+    channels: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, int] = field(default_factory=dict)
 
     def case_key(self, match: re.Match) -> str:
         """Returns the case key of a file."""
@@ -63,12 +71,15 @@ class Scheme:
         Raises:
           DataError: two files are the same channel of a case.
         """
-        pattern = self.volume.removesuffix(FIRST) + r"_(?P<channel>\d{4})"
+        pattern = self.volume if self.channels else self.volume.removesuffix(FIRST) + r"_(?P<channel>\d{4})"
+        names_of_channels = [*self.channels.values()]
         channels: dict[str, dict[int, Path]] = collections.defaultdict(dict)
         for file, name in names.items():
             if match := re.fullmatch(pattern, name):
                 key = self.case_key(match)
-                same = channels[key].setdefault(int(match["channel"]), file)
+                channel = match["channel"]
+                number = names_of_channels.index(channel) if self.channels else int(channel)
+                same = channels[key].setdefault(number, file)
                 if same is not file:
                     what = f"files are channel {match['channel']} of case '{key}'"
                     raise _same_case(file, same, what, "rename one of them")
@@ -76,24 +87,10 @@ class Scheme:
         return channels
 
 
-LITS_SCHEME = Scheme(
-    volume=r"(?:.*/)?(?P<test>test-)?volume-(?P<name>\d+)",
-    labels=r"(?:.*/)?(?P<test>test-)?segmentation-(?P<name>\d+)",
-    key="{test}{name}",
-    labels_name="{test}segmentation-{name}",
-)
-NNUNET = Scheme(
-    volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)_0000",
-    labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-)
-MSD = Scheme(
-    volume=r"(?:.*/)?images(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-    labels=r"(?:.*/)?labels(?:Tr|(?P<test>Ts))/(?P<name>[^/]+)",
-)
-# Accepts volumes with any name if no labels are needed.
-ANY = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)", labels="(?!)")
-# The same for files with one channel each, in nnU-Net's naming scheme.
-ANY_CHANNELS = Scheme(volume=r"(?:.*/)?(?P<test>)(?P<name>[^/]+)_0000", labels="(?!)")
+_TABLE = json.loads(Path(__file__).with_name("schemes.json").read_text("utf-8"))
+# ANY accepts volumes with any name if no labels are needed; ANY_CHANNELS accepts files with one channel each. The names
+# of published data sets are read by `inspect` only, which lists their cases in a `dataset.json` for the other commands.
+LITS_SCHEME, NNUNET, MSD, ANY, ANY_CHANNELS, *PUBLISHED = (Scheme(**entry) for entry in _TABLE)
 
 
 def choose_schemes(names: Mapping[Path, str], listed: frozenset[str]) -> tuple[Scheme, ...]:

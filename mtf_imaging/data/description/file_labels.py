@@ -45,5 +45,23 @@ def listed(description: Description) -> str:
     return ", ".join(f"{value} {name}" for value, name in names_of_values(description).items())
 
 
+def label_values(description: Description) -> str:
+    """Returns the names of the labels with their values in files, for messages."""
+    return ", ".join(f"{name} = {value}" for value, name in names_of_values(description).items() if value)
+
+
+def description_rows(description: Description) -> list[tuple[str, str]]:
+    """Returns the channels, labels and masks of a data set, as names and texts."""
+    channels = zip(description.channels, description.intensities, strict=True)
+    rows = [
+        ("channels", ", ".join(f"{name} ({scheme})" for name, scheme in channels)),
+        ("labels", label_values(description)),
+    ]
+    if description.has_regions or any(len(values) > 1 for values in description.masks.values()):
+        masks = (f"{name} = {'+'.join(map(str, values))}" for name, values in description.masks.items())
+        rows.append(("regions" if description.has_regions else "masks", ", ".join(masks)))
+    return rows
+
+
 def _words(name: str) -> tuple[str, ...]:
     return tuple(sorted(_WORDS.findall(name.casefold())))

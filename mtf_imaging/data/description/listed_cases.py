@@ -12,6 +12,7 @@ from mtf_imaging.data.description.dataset_json import FILE, read_fields
 from mtf_imaging.data.listing.image_formats import ENDINGS
 from mtf_imaging.data.listing.names import check_key, normalize_name
 from mtf_imaging.errors import DataError
+from mtf_imaging.plain_text import some
 
 DATASET = "dataset"
 _EXAMPLE = '{"case_1": {"images": ["imagesTr/case_1_0000.nii.gz"], "label": "labelsTr/case_1.nii.gz"}}'
@@ -67,9 +68,8 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
     named = (file for case in cases.values() for file in (*case.images, case.labels) if file is not None)
     missing = [str(file) for file in named if not _exists(file)]
     if missing:
-        more = ", ..." if len(missing) > 3 else ""
         raise DataError(
-            f"{path}: {DATASET} names {len(missing)} file(s) that do not exist: {', '.join(missing[:3])}{more}. "
+            f"{path}: {DATASET} names {len(missing)} file(s) that do not exist: {some(missing)}. "
             f"Fix: correct the paths, which are absolute or relative to {folder}."
         )
     return cases

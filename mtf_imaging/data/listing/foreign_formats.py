@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from mtf_imaging.data.listing.image_formats import NIFTI, ImageFormat
+from mtf_imaging.plain_text import some
 
-_SHOWN = 3  # names in a message
 _NIBABEL, _GUNZIP = "nibabel (load, save)", "gzip, after unpacking it"
 
 
@@ -69,9 +69,8 @@ def how_to_convert(names: Iterable[str]) -> str:
 
 def skipped_text(paths: Iterable[Path]) -> str:
     """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.mgz, b.mgz)"."""
-    paths = sorted(paths)
-    more = ", ..." if len(paths) > _SHOWN else ""
-    return f"{len(paths)} file(s) in other formats ({', '.join(path.name for path in paths[:_SHOWN])}{more})"
+    names = [path.name for path in sorted(paths)]
+    return f"{len(names)} file(s) in other formats ({some(names)})"
 
 
 def _is_photo(image_format: ImageFormat) -> bool:

@@ -119,6 +119,11 @@ def is_unnamed_zarr(path: Path) -> bool:
         return is_group and not any(map(is_zarr, path.iterdir()))
 
 
+def is_mask_folder(path: Path) -> bool:
+    """Returns whether a path is a folder of masks, one per label, rather than a folder that is one image."""
+    return path.is_dir() and not is_image_folder(path)
+
+
 def is_image_folder(path: Path) -> bool:
     """Returns whether a path is a folder that is one image: OME-Zarr or DICOM."""
     return path.is_dir() and VOLUME_FORMATS.stem(path) is not None

@@ -24,8 +24,9 @@ from mtf_imaging.data.images.sources import ImageSource, StoredSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.images.voxel_values import warn_once
-from mtf_imaging.data.listing.image_formats import is_dicom_seg
+from mtf_imaging.data.listing.image_formats import is_dicom_seg, is_mask_folder
 from mtf_imaging.data.modality import CT, is_ct, stated_modality
+from mtf_imaging.data.reading.mask_folders import open_masks
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import memory_named
 
@@ -113,7 +114,8 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
     """Opens the segmentation of `volume`; see `read_mask`.
 
     Args:
-      path: a .nii or .nii.gz file of labels, or another format of volumes, or a DICOM-SEG file (.dcm).
+      path: a .nii or .nii.gz file of labels, or another format of volumes, or a DICOM-SEG file (.dcm); or a folder of
+        masks, see `open_masks`.
       volume: the image of the segmentation, or another segmentation of that image.
       description: the permitted labels.
 
@@ -124,7 +126,7 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
     path = Path(path)
     if is_dicom_seg(path):
         return _dicom_seg(path, volume.geometry, description)
-    (stored,), geometry = open_stored(path)
+    (stored,), geometry = open_masks(path, description) if is_mask_folder(path) else open_stored(path)
     own = volume.geometry
     same_voxels = geometry.stored_shape == own.stored_shape
     if same_voxels and same_place(geometry.affine, own.file_affine, own.stored_shape):

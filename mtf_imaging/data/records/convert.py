@@ -3,13 +3,14 @@
 import collections
 import functools
 import math
+from collections.abc import Mapping
 from pathlib import Path
 
 from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import Case, find_data_set, natural_key
 from mtf_imaging.data.description.description import LITS_RULES, Description
-from mtf_imaging.data.description.file_labels import names_of_values
+from mtf_imaging.data.description.file_labels import label_values
 from mtf_imaging.data.formats.ome_zarr.array_layout import MAX_VOXELS
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import any_label
@@ -30,7 +31,9 @@ from mtf_imaging.data.sampling.sampling import BOX_MULTIPLE, Sampling, Spacing, 
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
+from mtf_imaging.files.provenance.text import as_table
 from mtf_imaging.files.workers import default_workers, in_parallel
+from mtf_imaging.plain_text import some
 
 DEFAULT_RESOLUTION = 256
 
@@ -96,11 +99,12 @@ def convert(
     if Path(input_dir).resolve() == Path(output_dir).resolve():
         what = "is the folder of the cases, which records would be mixed with"
         raise DataError(f"{output_dir}: {what}. Fix: choose another output_dir.", ["output_dir"])
-    description, cases = find_data_set(input_dir, description=description)
+    found = find_data_set(input_dir, description=description)
+    description, cases, _ = found
     if sampling is not None and is_flat(description):
         sampling = make_sampling(((*grid[:2], 1) for grid in sampling.grids), mm)
-    if progress and not is_plain_lits(description):
-        print(_described(description))
+    if progress:
+        print(as_table(found.rows()))
     if fits_all:
         sampling, text = choose_sampling(cases, mm, known, description, grids, multiple or BOX_MULTIPLE)
         if progress:
@@ -142,22 +146,6 @@ def _each(function, cases: list[Case], *, workers, title, progress) -> dict[str,
             bar.update()
     faults.check(case.key for case in cases)
     return results
-
-
-def _described(description: Description) -> str:
-    """Describes the channels, labels and masks of a data set in lines of text."""
-    channels = (
-        f"{name} ({intensity})" for name, intensity in zip(description.channels, description.intensities, strict=True)
-    )
-    lines = [f"channels: {', '.join(channels)}", f"labels: {_labels(description)}"]
-    if description.has_regions or any(len(values) > 1 for values in description.masks.values()):
-        masks = (f"{name} = {'+'.join(map(str, values))}" for name, values in description.masks.items())
-        lines.append(f"{'regions' if description.has_regions else 'masks'}: {', '.join(masks)}")
-    return "\n".join(lines)
-
-
-def _labels(description: Description) -> str:
-    return ", ".join(f"{name} = {value}" for value, name in names_of_values(description).items() if value)
 
 
 def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, resolution: str | int | None) -> None:
@@ -210,7 +198,7 @@ def _check_description(job: Conversion, other: Description) -> None:
     if is_plain_lits(other) and is_plain_lits(job.description):
         return
     stored, wanted = (
-        (f"channels {', '.join(description.channels)}", f"labels {_labels(description)}")
+        (f"channels {', '.join(description.channels)}", f"labels {label_values(description)}")
         for description in (other, job.description)
     )
     for old, new in zip(stored, wanted, strict=True):
@@ -235,7 +223,7 @@ def _check_foreign(job: Conversion, cases: list[Case]) -> None:
 def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
     if not any(one.is_labeled for one in done.values()):
         is_lits = job.description.rules == LITS_RULES
-        structures = f"the structures as in dataset.json ({_labels(job.description)})"
+        structures = f"the structures as in dataset.json ({label_values(job.description)})"
         masks = "the liver 1 and lesions 2" if is_lits else structures
         raise DataError(
             f"{job.input_dir}: none of the {len(done)} cases has a voxel of {any_label(job.description)} at "
@@ -245,11 +233,20 @@ def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
 
 def _summary(sources: dict[str, Source], output_dir: str | Path, num_kept: int) -> str:
     """Returns a summary that lists how the stored axes were mapped to x, y, z, one line per orientation."""
-    by_codes = collections.defaultdict(list)
-    for key, source in sources.items():
-        by_codes[source.axis_codes].append(key)
     lines = [f"{len(sources)} cases in {output_dir} ({num_kept} already converted)"]
-    for codes, keys in sorted(by_codes.items()):
-        shown = ", ".join(keys[:8]) + (", ..." if len(keys) > 8 else "")
-        lines.append(f"  stored {codes} -> x, y, z = R, A, S: {len(keys)} ({shown})")
-    return "\n".join(lines)
+    lines += stored_axes({key: source.axis_codes for key, source in sources.items()})
+    return "\n  ".join(lines)
+
+
+def stored_axes(codes: Mapping[str, str]) -> list[str]:
+    """Returns how the stored axes of cases are mapped to x, y, z, one text per orientation.
+
+    Args:
+      codes: {case key: direction of each stored axis, for example `LPS`}.
+    """
+    by_codes = collections.defaultdict(list)
+    for key, own in codes.items():
+        by_codes[own].append(key)
+    return [
+        f"stored {own} -> x, y, z = R, A, S: {len(keys)} ({some(keys, 8)})" for own, keys in sorted(by_codes.items())
+    ]

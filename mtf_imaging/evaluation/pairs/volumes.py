@@ -13,6 +13,7 @@ from mtf_imaging.data.listing.image_formats import PNG, SCORED_FORMATS, TIFF, VO
 from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair, last_number
+from mtf_imaging.plain_text import some
 
 _log = logging.getLogger(__name__)
 
@@ -43,10 +44,7 @@ def add_volumes(pairs: list[Pair], volume_dir: str | Path | None = None) -> list
             "reference. Fix: name the folder of the CTs, with file names as in LiTS or equal to the references' names."
         )
     if missing:
-        more = ", ..." if len(missing) > 3 else ""
-        _log.warning(
-            "%s: no CT found for %d reference(s): %s%s", volume_dir, len(missing), ", ".join(missing[:3]), more
-        )
+        _log.warning("%s: no CT found for %d reference(s): %s", volume_dir, len(missing), some(missing))
     return found
 
 

@@ -39,6 +39,7 @@ def page_html(
         heading=heading,
         lead=lead,
         main=main,
+        files="" if provenance is None else package_text("scores.html"),
         provenance="" if provenance is None else _provenance_table(provenance),
         style=package_text("report.css") + style,
         script=package_text("report.js"),

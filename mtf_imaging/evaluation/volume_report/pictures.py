@@ -28,11 +28,15 @@ def case_section(number: int, score: CaseScore, overlays: Overlays, description:
     """
     dice = ", ".join(f"{mask} Dice {shown(overlap.dice)}" for mask, overlap in score.overlaps.items())
     head = tag("h3", tag("a", f"Case {score.key}", href=f"#c{number}"), " ", tag("small", dice))
-    # All three views have the same scale: their flexible widths are proportional to millimeters.
-    views = tag("div", *(_figure(score.key, view, description) for view in overlays.views), class_="views")
+    views = views_markup(score.key, overlays, description)
     lesions = (part for text in _lesion_texts(score, description) for part in (text, tag("br")))
     notes = tag("p", *lesions, f"Slices through {overlays.what}.", class_="note")
     return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
+
+
+def views_markup(key: str, overlays: Overlays, description: Description) -> Markup:
+    """Returns the slices of a case, which have the same scale: their widths are proportional to millimeters."""
+    return tag("div", *(_figure(key, view, description) for view in overlays.views), class_="views")
 
 
 def position_text(view: View) -> str:

@@ -1,8 +1,6 @@
 """The steps, the learning rate, the augmentation and the intensity window of a plan."""
 
 import math
-import re
-from collections.abc import Iterable, Iterator
 
 from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.intensities.schemes import NONE, RESCALE, RGB, WINDOW
@@ -13,14 +11,11 @@ from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import NNUNET
+from mtf_imaging.jobs.choices.sides import sides_of
 from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
 _PASSES = 300
 _FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
-# The words for left and right in published data sets.
-_SIDES = (("left", "right"), ("l", "r"), ("links", "rechts"), ("gauche", "droit"), ("izquierd", "derech"))
-_WORDS = {"lh", "rh", "droite", *(word + end for pair in _SIDES for word in pair for end in ("", "o", "a"))}
-_NAME_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
 _ANGLE = 15.0
 _ROUNDED_TO = 5  # HU
 
@@ -68,34 +63,11 @@ def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) 
 def _flips(fingerprint: Fingerprint, grid: Grid) -> Choice:
     axes = tuple(name for name, size in zip(AXIS_NAMES, grid, strict=True) if size > 1)
     names = (*fingerprint.description.labels, *fingerprint.description.masks)
-    sides = names_of_sides(dict.fromkeys(names))
+    sides = sides_of(names)
     if sides:
         chosen = tuple(axis for axis in axes if axis != "x")
         return Choice(chosen, f"not along x, which would swap left and right: {', '.join(sides)}")
     return Choice(axes, f"no label names a side, so mirrored anatomy is a plausible patient ({NNUNET})")
-
-
-def names_of_sides(names: Iterable[str]) -> list[str]:
-    """Returns the names that state a side of the body, by a word of their own or by the name of the other side.
-
-    >>> names_of_sides(("aorta", "kidney_left", "LeftLung")), names_of_sides(("lkid", "liver", "rkid"))
-    (['kidney_left', 'LeftLung'], ['lkid', 'rkid'])
-    """
-    plain = {name: name.casefold() for name in names}
-    mirrored = {one for name in plain.values() for one in _mirrored(name) if one in plain.values()}
-    return [
-        name
-        for name, own in plain.items()
-        if own in mirrored or _WORDS & {word.casefold() for word in _NAME_WORDS.findall(name)}
-    ]
-
-
-def _mirrored(name: str) -> Iterator[str]:
-    """Yields the names that a side, at any place in a name, turns into the other side's."""
-    for pair in _SIDES:
-        for one, other in (pair, pair[::-1]):
-            for place in re.finditer(one, name):
-                yield name[: place.start()] + other + name[place.end() :]
 
 
 def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], str]:

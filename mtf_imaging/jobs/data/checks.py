@@ -74,5 +74,6 @@ def _warn(folder: object, survey: LabelSurvey | None, is_held_out: bool) -> None
             f"nothing to {'score' if is_held_out else 'learn'}. Fix: give {images} with other labels.",
             ["eval_dir" if is_held_out else "data_dir"],
         )
+    _logger.info("%s: %s", folder, survey.summary())
     for text in survey.warnings(is_held_out):
         _logger.warning("%s: %s", folder, text)

@@ -1,6 +1,7 @@
 """Reads the header of one DICOM file and refuses files that are not one plane of a volume."""
 
 import dataclasses
+import filecmp
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -77,8 +78,19 @@ class Plane:
 
 
 def read_planes(files: Iterable[Path]) -> list[Plane]:
-    """Reads the headers of files; skips objects that are no images, with a warning, and raises DataError otherwise."""
-    return [plane for plane in map(_read_plane, files) if plane is not None]
+    """Reads the headers of files; skips objects that are no images, and copies of files, with a warning.
+
+    Raises:
+      DataError: a file cannot be used.
+    """
+    planes: dict[object, Plane] = {}
+    for plane in filter(None, map(_read_plane, files)):
+        first = planes.setdefault(plane.instance or plane.path, plane)
+        if first is not plane and filecmp.cmp(first.path, plane.path, shallow=False):
+            warn_once(f"{plane.path}: is skipped, because it is a copy of {first.path.name}.")
+        elif first is not plane:
+            planes[plane.path] = plane
+    return [*planes.values()]
 
 
 def _read_plane(path: Path) -> Plane | None:

@@ -48,7 +48,9 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
         if is_stream != has_ending:
             what = "not compressed, but its name ends" if has_ending else "compressed, but its name does not end"
             warn_once(f"{path}: this file is {what} in .gz; it is read by its content.")
-        shape, dtype, values = image.shape, image.get_data_dtype(), image.dataobj
+        dtype, values, header = image.get_data_dtype(), image.dataobj, image.header.copy()
+        shape = _with_planes(image.shape)
+        header.set_data_shape(shape)
         if dtype.kind not in "iuf":
             raise Fault(f"voxels are of type {dtype}, not plain numbers", "store one number (HU or label) per voxel")
         if len(shape) < 3 or min(shape) < 1 or sum(size != 1 for size in shape[3:]) > 1 or math.prod(shape[5:]) > 1:
@@ -60,9 +62,9 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype.newbyteorder('=')} ({needed} bytes)"
         at_once = math.prod(shape[:2]) * _BYTES_OF_VALUE
         check_room(declared, needed, size, INFLATED if is_stream else 1, at_once)
-        affine = affine_in_mm(image.header)
+        affine = affine_in_mm(header)
         check_axes(affine)
-        geometry = Geometry(image.header.copy(), affine)
+        geometry = Geometry(header, affine)
         if not why_lost(geometry):
             warn_of_conflicts(geometry, path)
         names = names_in_nifti(image.header.extensions)
@@ -106,7 +108,7 @@ class NiftiPlanes(Planes):
         self._file: BinaryIO | None = None
 
     def read(self, planes: slice) -> np.ndarray:
-        width, height, depth = self._values.shape[:3]
+        width, height, depth = _with_planes(self._values.shape)[:3]
         plane, dtype = width * height, self._values.dtype
         with damage_named(self._path, "NIfTI"):
             file, count = self._open(), plane * (planes.stop - planes.start)
@@ -142,6 +144,11 @@ class NiftiPlanes(Planes):
         if self._file is None:
             self._file = self._stack.enter_context(_opened(self._path))
         return self._file
+
+
+def _with_planes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Returns the shape of an image; one with two axes has one plane."""
+    return (*shape, 1) if len(shape) == 2 else shape
 
 
 def _is_compressed(path: Path) -> bool:

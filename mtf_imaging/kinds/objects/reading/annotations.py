@@ -13,6 +13,7 @@ from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import access_named
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.instances import Annotated, ImageEntry, Instances, read_instances
+from mtf_imaging.plain_text import some
 from mtf_imaging.spelling import did_you_mean
 
 __all__ = [
@@ -228,7 +229,7 @@ def _files(folder: Path, split: str, entries: Sequence[ImageEntry], path: Path) 
     missing = [file.name for file in files if normalize_name(file.name) not in listed[file.parent]]
     if missing:
         raise DataError(
-            f"{path}: {len(missing)} of {len(files)} images are not in {here[0]}: {_shown(missing)}. "
+            f"{path}: {len(missing)} of {len(files)} images are not in {here[0]}: {some(missing, _SHOWN)}. "
             "Fix: add the images, or correct these names."
         )
     return [file.with_name(listed[file.parent][normalize_name(file.name)]) for file in files]
@@ -267,7 +268,3 @@ def _plain_images(folder: Path, split: str | None) -> list[ObjectImage]:
 def _plain_ids(keys: Sequence[str]) -> Iterable[int]:
     numbers = [int(key) for key in keys if key.isascii() and key.isdigit()]
     return numbers if len({*numbers}) == len(keys) else range(1, len(keys) + 1)
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

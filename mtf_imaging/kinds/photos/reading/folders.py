@@ -22,6 +22,7 @@ from mtf_imaging.kinds.photos.description import (
     PhotoDescription,
     photo_description_from_fields,
 )
+from mtf_imaging.plain_text import some
 from mtf_imaging.spelling import did_you_mean
 
 CLASSES_FILE = "classes.json"
@@ -32,7 +33,6 @@ _LABELED = (
 _CITYSCAPES_PHOTO = "_leftImg8bit.png"
 _LABEL_IDS, _TRAIN_IDS = "_gtFine_labelIds.png", "_gtFine_labelTrainIds.png"
 _LIST = ".txt"  # the ending of a photo list
-_SHOWN = 5  # names listed in a message
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
         if missing:
             raise DataError(
                 f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
-                f"{_shown([photo.key for photo in missing])}. Fix: add the label images as PNG files, or leave these "
+                f"{some([photo.key for photo in missing])}. Fix: add the label images as PNG files, or leave these "
                 "photos out of the list or the folder."
             )
     return photos
@@ -171,7 +171,7 @@ class _Lists:
         keys = [normalize_name(line.strip()) for line in read_text(path).split("\n") if line.strip()]
         twice = _repeated(keys)
         if twice:
-            raise DataError(f"{path}: {len(twice)} photos occur twice: {_shown(twice)}. Fix: list each photo once.")
+            raise DataError(f"{path}: {len(twice)} photos occur twice: {some(twice)}. Fix: list each photo once.")
         _check_photos_exist(folder / self.image_folder, keys, images, str(path))
         return keys
 
@@ -292,16 +292,14 @@ def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[st
         names = "write one name a line, without folder, ending and second column"
         fix = names if is_form else "add the photos, or correct these names"
         raise DataError(
-            f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {_shown(missing)}. Fix: {fix}."
+            f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {some(missing)}. Fix: {fix}."
         )
 
 
 def _check_keys(keys: Sequence[str], folder: Path) -> None:
     twice = _repeated(keys)
     if twice:
-        raise DataError(
-            f"{folder}: {len(twice)} photos have the name of another one: {_shown(twice)}. Fix: rename them."
-        )
+        raise DataError(f"{folder}: {len(twice)} photos have the name of another one: {some(twice)}. Fix: rename them.")
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
@@ -329,7 +327,3 @@ def _by_lower_name(folder: Path) -> dict[str, Path]:
 def _is_photo(path: Path) -> bool:
     with access_named(path):
         return path.is_file() and PHOTOS.stem(path) is not None
-
-
-def _shown(names: Sequence[str]) -> str:
-    return ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")

@@ -1,0 +1,74 @@
+"""Lists the cases of a published data set whose names no other command reads."""
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from mtf_imaging.data.cases.cases import Case, DataSet, names_in, natural_key
+from mtf_imaging.data.cases.conflicts import warn_of_others
+from mtf_imaging.data.cases.schemes import PUBLISHED, Scheme
+from mtf_imaging.data.class_frequencies import evenly_spread
+from mtf_imaging.data.description.description import ANY_RULES
+from mtf_imaging.data.description.description_fields import from_fields
+from mtf_imaging.data.formats.all_formats import open_stored
+from mtf_imaging.data.listing.image_formats import NIFTI, VOLUME_FORMATS
+
+_MASKS = 8  # whose values are read if neither the scheme nor a file states them
+
+
+def find_published(folder: Path) -> DataSet | None:
+    """Returns the cases of the first published scheme that fits a folder, or None.
+
+    The channels are those that most cases have; cases without one of them are left out, with a warning.
+    """
+    names = names_in(folder, VOLUME_FORMATS, needed=False)
+    for scheme in PUBLISHED:
+        images, masks = scheme.match_channels(names), _masks(scheme, names)
+        if not images or not masks.keys() & images.keys():
+            continue
+        numbers = range(len(scheme.channels))
+        own = [n for n in numbers if 2 * sum(n in files for files in images.values()) > len(images)]
+        cases = {key: [files[n] for n in own] for key, files in images.items() if files.keys() >= {*own}}
+        others = [file for key, files in images.items() if key not in cases for file in files.values()]
+        warn_of_others(folder, "image", others, "of cases that lack a channel")
+        channels = [[*scheme.channels][n] for n in own]
+        labels = scheme.values or _labels(masks.values())
+        fields = {
+            "channel_names": dict(zip(map(str, numbers), channels, strict=False)),
+            "labels": {"background": 0, **labels},
+        }
+        description = from_fields({**fields, "rules": ANY_RULES}, scheme.title)
+        found = [
+            Case(key, files[0], masks.get(key), key + NIFTI.endings[0], tuple(files))
+            for key, files in sorted(cases.items(), key=lambda item: natural_key(item[0]))
+        ]
+        return DataSet(description, found, f"{scheme.title}; only inspect reads it: let it write a dataset.json")
+    return None
+
+
+def _masks(scheme: Scheme, names: dict[Path, str]) -> dict[str, Path]:
+    """Returns the mask of each case, by case key; a folder if each label has a mask."""
+    if "?P<label>" not in scheme.labels:
+        return {key: file for key, (file, _) in scheme.match_files(names, scheme.labels).items()}
+    matches = ((file, re.fullmatch(scheme.labels, name)) for file, name in names.items())
+    return {scheme.case_key(match): file.parent for file, match in matches if match}
+
+
+def _labels(masks: Iterable[Path]) -> dict[str, int]:
+    """Returns the labels of masks: the names of the files in folders, or the values in files with names, if stated."""
+    names: dict[int, str] = {}
+    for mask in evenly_spread([*masks], _MASKS):
+        if mask.is_dir():
+            stems = {*map(NIFTI.stem, mask.iterdir()), *names.values()} - {None}
+            names = dict(enumerate(sorted(stems), 1))
+            continue
+        (stored,), _ = open_stored(mask)
+        planes, depth = stored.open(), stored.shape[2]
+        for start in range(0, depth, stored.slab_planes):
+            values = np.unique(planes.read(slice(start, min(start + stored.slab_planes, depth))))
+            found = {int(value) for value in stored.scaled(values) if value > 0}
+            names |= {value: stored.names.get(value, f"label_{value}") for value in found}
+        planes.close()
+    return {name: value for value, name in sorted(names.items())}

@@ -1,0 +1,306 @@
+"""Shows what was understood of a data set, before anything is computed."""
+
+import contextlib
+import dataclasses
+import logging
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from mtf_imaging.data.cases.cases import DataSet, find_data_set
+from mtf_imaging.data.cases.published import find_published
+from mtf_imaging.data.class_frequencies import NUM_VALUES, evenly_spread
+from mtf_imaging.data.description.dataset_json import FILE, find_description, write_description
+from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.listed_cases import DATASET
+from mtf_imaging.data.fingerprint import WORKER_BYTES, CaseFingerprint, CaseReader, read_cases
+from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
+from mtf_imaging.data.images.voxel_values import warn_once
+from mtf_imaging.data.label_survey import LabelSurvey
+from mtf_imaging.data.listing.image_formats import FORMATS
+from mtf_imaging.data.listing.names import path_in
+from mtf_imaging.data.modality import content_of
+from mtf_imaging.data.reading.channels import read_image
+from mtf_imaging.data.reading.images import read_labels
+from mtf_imaging.data.records.convert import stored_axes
+from mtf_imaging.errors import DataError
+from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.provenance.text import Row, as_table
+from mtf_imaging.files.workers import RecordCollector, default_workers, package_logger
+from mtf_imaging.jobs.choices.sides import LEFT, RIGHT, sides_of
+from mtf_imaging.kinds.all_kinds import KINDS, detect_kind
+from mtf_imaging.kinds.facts import VOLUMES
+from mtf_imaging.plain_text import counted, some, text_table
+from mtf_imaging.settings.data import InspectSettings
+from mtf_imaging.settings.setting import takes
+
+if TYPE_CHECKING:
+    from mtf_imaging.kinds.kind import Kind
+
+_OFF_MIDDLE = 0.05  # of the field of view; a label whose middle is nearer to the middle has no side
+_PICTURES = 4  # cases with pictures
+_FACTS = ("shape", "spacing", "axis_codes", "voxels")  # of a case that was read
+# Of the values of a channel over the cases.
+_ENDS: dict[str, Any] = {"minimum": min, "maximum": max, "low_percentile": np.median, "high_percentile": np.median}
+_HEAD = ("label", "value", "count", "cases", "mL: least", "median", "most", "x", "y", "z", "side", "named side")
+_NOTE = "x, y, z: the middle of a label in the field of view, from 0 (left, back, feet) to 1 (right, front, head)."
+
+
+@dataclasses.dataclass(frozen=True)
+class FoundLabel:
+    """A label of a data set, in the images that were read.
+
+    Attributes:
+      name: its name.
+      value: its value in files.
+      count: number of its voxels, pixels or objects.
+      cases: number of cases that have it; None if it is not counted by case.
+      ml: the smallest, median and largest volume in these cases, in mL.
+      middle: the median position along x, y and z, in parts of the field of view: 0 is left, back and feet.
+      sides: {left or right: the cases in which it lies on this side of the field of view}.
+      named: the side that its name states.
+    """
+
+    name: str
+    value: int
+    count: int
+    cases: int | None = None
+    ml: tuple[float, ...] = ()
+    middle: tuple[float, ...] = ()
+    sides: dict[str, list[str]] = dataclasses.field(default_factory=dict)
+    named: str = ""
+
+    def cells(self) -> list[str]:
+        """Returns the cells of its row in a table."""
+        own = [self.name, str(self.value), f"{self.count:,}"]
+        if self.cases is None:
+            return own
+        numbers = [*(f"{ml:.4g}" for ml in self.ml), *(f"{at:.2f}" for at in self.middle)] or ["-"] * 6
+        sides = [side if len(keys) == self.cases else f"{side} {len(keys)}" for side, keys in self.sides.items()]
+        return [*own, str(self.cases), *numbers, ", ".join(sides), self.named]
+
+
+@dataclasses.dataclass(frozen=True)
+class Inspection:
+    """What was understood of a data set.
+
+    Attributes:
+      rows: names and texts, the most important first.
+      labels: the labels.
+      faults: what cannot be used, with its fix.
+      warnings: what was repaired, ignored or left out, and what looks wrong.
+      cases: the files of each case and, if it was read, its size and labels.
+    """
+
+    rows: tuple[Row, ...] = ()
+    labels: tuple[FoundLabel, ...] = ()
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    cases: tuple[dict[str, Any], ...] = ()
+
+    @property
+    def all_rows(self) -> list[Row]:
+        """The rows with the faults and warnings; similar texts about several files are one."""
+        problems = {"UNUSABLE": self.faults, "WARNING": self.warnings}
+        return [*self.rows, *((name, text) for name, texts in problems.items() for text in _grouped(texts))]
+
+    @property
+    def table(self) -> list[list[str]]:
+        """The head and the rows of the table of labels; [] without labels."""
+        rows = [label.cells() for label in self.labels]
+        return [[*_HEAD[: len(rows[0])]], *rows] if rows else []
+
+    def text(self) -> str:
+        """Returns the inspection as plain text, with the faults before the labels."""
+        note = [_NOTE] if self.labels and self.labels[0].middle else []
+        return "\n".join([as_table(self.all_rows), "", *text_table(self.table), *note]).rstrip()
+
+
+@takes(InspectSettings)
+def inspect(own: InspectSettings) -> Inspection:
+    """Shows what is understood of a data set: its layout, grids, sides, labels and intensities, and what looks wrong.
+
+    Of volumes, the headers and voxels of a sample of cases are read.
+
+    Returns:
+      The inspection. Cases that cannot be used are among its faults.
+
+    Raises:
+      DataError: `write` names a file that exists.
+    """
+    path = Path(own.data_dir)
+    kind = detect_kind(path) or KINDS[VOLUMES]
+    data: DataSet | None = None
+    faults: list[str] = []
+    with _collected() as records:
+        if kind.name == VOLUMES:
+            data = _find(path, faults)
+            found = _volumes(path, data, own) if data else Inspection()
+        else:
+            found = _files(path, kind)
+        texts = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
+        rows = (("data", f"{path}, {kind.title}"), *found.rows)
+        faults, texts = [*faults, *found.faults], [*texts, *found.warnings]
+        found = dataclasses.replace(found, rows=rows, faults=tuple(faults), warnings=tuple(texts))
+        if own.page:
+            write_bytes(own.page, _page(found, data, read_spacing_table(own.spacing_table)))
+    return found
+
+
+def _volumes(path: Path, data: DataSet, own: InspectSettings) -> Inspection:
+    if own.write:
+        _write(Path(own.write), data)
+    chosen = evenly_spread(data.cases, own.num_cases)
+    reader = CaseReader(path, data.description, read_spacing_table(own.spacing_table))
+    results = read_cases(reader, chosen, own.workers or default_workers(WORKER_BYTES), own.progress)
+    faults = tuple(str(result) for result in results.values() if isinstance(result, DataError))
+    read = {key: result for key, result in results.items() if not isinstance(result, DataError)}
+    names, labels, warnings = data.description.labels, [], []
+    if any(case.labels and case.key in read for case in chosen):
+        labels = _labels(data.description, [*read.values()])
+        counts = np.zeros(NUM_VALUES, np.int64)
+        counts[[*names.values()]] = [label.count for label in labels]
+        survey = LabelSurvey(names, counts, (), len(read), len(data.cases), "voxel", "cases", FILE)
+        warnings = [*survey.missing_warnings(), *_wrong_sides(labels)]
+    rows = [row for row in data.rows() if not labels or row[0] != "labels"]
+    files = (path for case in data.cases for path in (*case.channels, case.labels) if path)
+    formats = Counter(next((one.name for one in FORMATS if one.stem(path) is not None), "folders") for path in files)
+    rows.append(("files", ", ".join(f"{name} {number}" for name, number in formats.items())))
+    rows.append(("read", f"{len(read)} of the {counted(len(chosen), 'case')} chosen"))
+    rows += _facts(data.description, [*read.values()]) if read else ()
+    facts = {key: {name: getattr(one, name) for name in _FACTS} for key, one in read.items()}
+    paths = ({"images": [*map(str, case.channels)], "label": case.labels and str(case.labels)} for case in data.cases)
+    cases = ({"key": case.key, **own, **facts.get(case.key, {})} for case, own in zip(data.cases, paths, strict=True))
+    return Inspection(tuple(rows), tuple(labels), faults, tuple(warnings), tuple(cases))
+
+
+def _find(path: Path, faults: list[str]) -> DataSet | None:
+    """Returns the cases; None, or those without masks, too, if there is a fault."""
+    try:
+        if path.is_dir() and find_description(path)[0] is None and (published := find_published(path)):
+            return published
+        return find_data_set(path)
+    except DataError as error:
+        faults.append(str(error))
+    with contextlib.suppress(DataError):
+        return find_data_set(path, need_labels=False)
+    return None
+
+
+def _write(file: Path, data: DataSet) -> None:
+    """Writes a `dataset.json` that lists the cases with masks.
+
+    Raises:
+      DataError: the file has another name, or exists.
+    """
+    if file.name != FILE or file.exists():
+        what = "exists" if file.exists() else f"must have the name {FILE}"
+        raise DataError(f"{file}: this file {what}. Fix: name a new {FILE} as write.", ["write"])
+    listed, folder = {}, file.absolute().parent
+    for case in data.cases:
+        if case.labels:
+            images = [path_in(folder, image.absolute()) for image in case.channels]
+            listed[case.key] = {"images": images, "label": path_in(folder, case.labels.absolute())}
+    write_description(folder, data.description, len(listed), {DATASET: listed})
+
+
+def _facts(description: Description, read: Sequence[CaseFingerprint]) -> Iterator[Row]:
+    """Yields what the grids and values of the cases are."""
+    sizes_of = ([getattr(one, name) for one in read] for name in ("shape", "spacing"))
+    sizes, mm = (" x ".join(map(_range, zip(*rows, strict=True))) for rows in sizes_of)
+    yield "grid", f"{sizes} voxels of {mm} mm"
+    for text in stored_axes({one.key: one.axis_codes for one in read}):
+        yield "sides", text
+    for number, name in enumerate(description.channels):
+        ends = (f([getattr(one.channels[number], end) for one in read]) for end, f in _ENDS.items())
+        low, high, first, last = ends
+        yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {first:.4g} to {last:.4g}: {content_of(low, high)}"
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = min(values), max(values)
+    return f"{low:g}" if low == high else f"{low:g} to {high:g}"
+
+
+def _labels(description: Description, read: Sequence[CaseFingerprint]) -> list[FoundLabel]:
+    labels, named = [], sides_of(description.labels)
+    for name, label in description.labels.items():
+        having = [one for one in read if label in one.voxels]
+        ml = [one.voxels[label] * np.prod(one.spacing) / 1000 for one in having]
+        facts = (
+            tuple(map(float, np.percentile(ml, (0, 50, 100)))) if ml else (),
+            tuple(map(float, np.median([one.middles[label] for one in having], axis=0))) if ml else (),
+        )
+        sides: dict[str, list[str]] = {}
+        for one in having:
+            off = one.middles[label][0] - 0.5
+            if abs(off) >= _OFF_MIDDLE:
+                sides.setdefault(RIGHT if off > 0 else LEFT, []).append(one.key)
+        count = sum(one.voxels[label] for one in having)
+        stored = description.stored.get(label, label)
+        labels.append(FoundLabel(name, stored, count, len(having), *facts, sides, named.get(name, "")))
+    return labels
+
+
+def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
+    """Yields warnings about labels on the other side than their names state."""
+    for label in labels:
+        for side, keys in label.sides.items():
+            if label.named and side != label.named:
+                what = f"lies on the {side} of the field of view in {len(keys)} of {label.cases} cases: {some(keys)}"
+                yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
+
+
+def _page(found: Inspection, data: DataSet | None, known: SpacingTable) -> bytes:
+    """Returns the page, with pictures of the first labeled cases that were read."""
+    from mtf_imaging.evaluation.volume_report.data_page import case_pictures, data_page
+
+    read = {case["key"] for case in found.cases if "shape" in case}
+    pictures, description = [], data.description if data else LITS
+    labeled = [(case, case.labels) for case in (data.cases if data else ()) if case.labels and case.key in read]
+    for case, mask in labeled[:_PICTURES]:
+        image = read_image(case.channels, description, known)
+        pictures.append(case_pictures(case.key, image, read_labels(mask, image, description), description))
+    return data_page(found.all_rows, found.table, pictures, description)
+
+
+def _files(path: Path, kind: "Kind") -> Inspection:
+    """Inspects a data set whose images are single files, such as photos."""
+    from mtf_imaging import data
+
+    images = kind.training(getattr(data, kind.data_set)())
+    try:
+        survey = images.label_survey(path, images.description(path), False)
+        keys = [*images.cases(path)]
+    except DataError as error:
+        return Inspection(faults=(str(error),))
+    assert survey is not None, "these kinds name labels"
+    rows = (("images", f"{len(keys)} to train on ({images.split or 'all'})"), ("read", survey.summary()))
+    labels = tuple(FoundLabel(name, value, int(survey.counts[value])) for name, value in survey.names.items())
+    return Inspection(rows, labels, warnings=tuple(survey.warnings()), cases=tuple({"key": key} for key in keys))
+
+
+@contextlib.contextmanager
+def _collected() -> Iterator[list[logging.LogRecord]]:
+    """Collects the log records of the package instead of showing them."""
+    logger, collector = package_logger(), RecordCollector()
+    handlers, propagate = logger.handlers, logger.propagate
+    logger.handlers, logger.propagate = [collector], False
+    warn_once.cache_clear()  # other jobs in this process show the same warnings
+    try:
+        yield collector.records
+    finally:
+        logger.handlers, logger.propagate = handlers, propagate
+        warn_once.cache_clear()
+
+
+def _grouped(texts: Iterable[str]) -> list[str]:
+    """Returns one text for each group that differs only in the file and in numbers, with the number of the others."""
+    groups = defaultdict(list)
+    for text in texts:
+        groups[re.sub(r"^[^:]*/[^:]*: |\d+(\.\d+)?", "", text)].append(text)
+    return [f"{first} (and {len(more)} like it)" if more else first for first, *more in groups.values()]
