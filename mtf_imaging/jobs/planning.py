@@ -116,7 +116,7 @@ def plan_fingerprint(
     offload_dir: str | None = None,
 ) -> JobPlan:
     """Does the same as `plan`, for a given fingerprint."""
-    dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint)
+    dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint.description)
     devices = PlannedDevices(num_devices, hardware, num_hosts=num_hosts, offload_dir=offload_dir)
 
     def step_of(variant: Variant) -> TrainingStep:

@@ -4,8 +4,7 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Description
-from mtf_imaging.data.fingerprint import Fingerprint
+from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.sampling.grid import Grid
 from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.jobs.choices import Choice
@@ -19,7 +18,6 @@ _KERNEL = 3
 _CUBIC = 2  # voxels are nearly cubes if the ratio of their longest to shortest side is smaller
 _MOST_PADDED = 1.1
 _MOST_FILTERS, _MOST_FILTERS_2D = 320, 512
-_LARGEST_WEIGHT = 16.0
 MOST = 8  # volumes in a batch
 SMALL_BATCH = 4  # allowed if there are at least twice as many cases
 _BATCHES = (MOST, SMALL_BATCH, 2, 1)
@@ -192,34 +190,11 @@ def is_large_batch(size: int, num_cases: int) -> bool:
     return size > max(2, num_cases // _SHARE_OF_CASES)
 
 
-def choose_loss(fingerprint: Fingerprint) -> dict[str, Choice]:
+def choose_loss(description: Description) -> dict[str, Choice]:
     """Chooses the loss, {keyword argument of the task: choice}."""
-    description = fingerprint.description
-    dice_weight = Choice(0.5, f"cross entropy and Dice count the same, as in {NNUNET}")
-    if description.rules == LITS_RULES:
-        return {
-            "class_weights": Choice((1.0, 1.0, 1.0), "background, liver and lesion: Dice balances them"),
-            "dice": Choice("classes", f"the Dice of liver and of lesions, as in {NNUNET}"),
-            "dice_weight": dice_weight,
-        }
-    return {"class_weights": _class_weights(fingerprint, description), "dice_weight": dice_weight}
-
-
-def _class_weights(fingerprint: Fingerprint, description: Description) -> Choice:
-    if description.has_regions:
-        return Choice(None, "a weight of a region would not change the balance of its inside and outside; Dice does")
-    background = fingerprint.frequency(BACKGROUND)
-    weights, rare = [1.0], []
-    for name, label in description.labels.items():
-        frequency = fingerprint.frequency(label)
-        weight = math.sqrt(background / frequency) if frequency else 1.0
-        weights.append(round(min(max(weight, 1.0), _LARGEST_WEIGHT), 1))
-        if not frequency:
-            rare.append(name)
-    missing = f"; no case has {', '.join(rare)}, which keeps the weight 1" if rare else ""
-    names = ", ".join(["background", *description.labels])
-    return Choice(
-        tuple(weights),
-        f"{names}: the square root of the inverse frequency, from 1 to {_LARGEST_WEIGHT:g}, because the Dice loss "
-        f"already balances the labels in part{missing}",
-    )
+    alike = f"all labels weigh the same, as in {NNUNET}, because Dice balances them; larger weights scored lower"
+    is_lits = description.rules == LITS_RULES
+    loss = {"class_weights": Choice((1.0, 1.0, 1.0) if is_lits else None, f"{alike} (docs/evidence/learning.md)")}
+    if is_lits:
+        loss["dice"] = Choice("classes", f"the Dice of liver and of lesions, as in {NNUNET}")
+    return loss | {"dice_weight": Choice(0.5, f"cross entropy and Dice count the same, as in {NNUNET}")}
