@@ -79,7 +79,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/evaluation/volume_scores/surface.py",
         f"{_METRICS} {_OFFICIAL}",
-        ("inside[middle] &= row[before] & row[middle] & row[after]", "pass"),
+        ("result[1:-1] &= row[:-2] & row[1:-1] & row[2:]", "pass"),
         ("assd=float(sum(part.sum() for part in parts) / count)", "assd=float(sum(way.mean() for way in ways) / 2)"),
         ("np.sqrt(sum(np.square(part).sum() for part in parts) / count)", "np.sqrt(sum(map(np.sum, parts)) / count)"),
         ("mssd=float(max(part.max() for part in parts))", "mssd=float(ways[0].max())"),

@@ -142,11 +142,11 @@ def _surfaces(planes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     inside = np.ones(planes.shape, bool)
     rows = []  # whether a voxel and its two neighbors along each axis have the same group
     for axis in range(planes.ndim):
-        before, middle, after = (_along(axis, *ends) for ends in ((None, -2), (1, -1), (2, None)))
         same = np.zeros(planes.shape, bool)
-        same[middle] = (planes[before] == planes[middle]) & (planes[middle] == planes[after])
-        for row in rows:  # with the rows beside a voxel, all voxels that share an edge with it
-            inside[middle] &= row[before] & row[middle] & row[after]
+        own, here, result, *beside = (np.moveaxis(each, axis, 0) for each in (planes, same, inside, *rows))
+        here[1:-1] = (own[:-2] == own[1:-1]) & (own[1:-1] == own[2:])
+        for row in beside:  # with the rows beside a voxel, all voxels that share an edge with it
+            result[1:-1] &= row[:-2] & row[1:-1] & row[2:]
         inside &= same
         rows.append(same)
     voxels = np.flatnonzero(~inside[1:-1] & (planes[1:-1] > 0))
@@ -155,10 +155,6 @@ def _surfaces(planes: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     ends = np.flatnonzero(np.diff(own[order])) + 1
     for part in np.split(order, ends) if len(order) else []:
         yield int(own[part[0]]), voxels[part]
-
-
-def _along(axis: int, start: int | None, stop: int | None) -> tuple[slice, ...]:
-    return (*[slice(None)] * axis, slice(start, stop))
 
 
 def _nearest(surface: Surface, other: Surface, spacing: Sequence[float]) -> np.ndarray:
