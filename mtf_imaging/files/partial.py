@@ -37,6 +37,11 @@ def partial_path(path: Path) -> Path:
     return path.with_name(f"{start}{end}")
 
 
+def kept_path(path: Path) -> Path:
+    """Returns a temporary path next to `path` that is not deleted with the leftovers of ended processes."""
+    return path.with_name(f"{_MARK}kept-{_checksum(os.fsencode(path.name))}")
+
+
 def replaced_path(path: Path) -> Path:
     """Returns a path for what `path` names while it is replaced: the same name in a temporary folder next to it."""
     return path.with_name(f"{_start()}{_REPLACED}{_checksum(os.fsencode(path.name))}") / path.name

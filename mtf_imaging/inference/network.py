@@ -42,7 +42,7 @@ class Slices:
     outputs: Any
     predict: Callable[[np.ndarray], Any]
     batch: Sequence[slice]
-    parts: "Callable[[Voxels, Consume], None] | None" = None
+    parts: "Callable[[Voxels, Consume, int], None] | None" = None
 
     @property
     def batch_size(self) -> int:
@@ -53,16 +53,17 @@ class Slices:
         """Returns the prediction for a single image in this process's region; the batch size must be 1."""
         return of_each(lambda array: array[0], self.predict(np.asarray(image)[np.newaxis]))
 
-    def predict_parts(self, image: Voxels, consume: "Consume") -> None:
+    def predict_parts(self, image: Voxels, consume: "Consume", first: int = 0) -> None:
         """Predicts a single image in this process's region, part by part; the batch size must be 1.
 
         Args:
           image: the image.
           consume: is called with the rows of each part, a range along the first axis of the region, and an array that
             begins with their values. Rows come in order. The array changes after the call.
+          first: the first row that is needed; rows before it may be missing or have other values.
         """
         if self.parts is not None:
-            self.parts(image, consume)
+            self.parts(image, consume, first)
             return
         values = np.asarray(self.predict_image(image))
         consume(slice(0, len(values)), values)

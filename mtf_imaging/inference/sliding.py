@@ -84,22 +84,24 @@ class _Slide:
         """Returns the prediction in the slab of this process."""
         return np.asarray(self._sum(image, None).values)
 
-    def _feed(self, image: Voxels, consume: Consume) -> None:
+    def _feed(self, image: Voxels, consume: Consume, first: int) -> None:
         """Predicts the image, and passes on each row when no later window contains it; see `Slices.predict_parts`."""
-        total = self._sum(image, consume)
+        total = self._sum(image, consume, first)
         total.pass_on(total.stop, consume)
 
-    def _sum(self, image: Voxels, consume: Consume | None) -> "_Sum":
-        """Returns the weighted sum of all windows, without the rows that were passed on."""
-        total = None
-        starts = range(0, len(self._windows), self._batch.batch_size)
-        for first in passed(starts, "windows", "window", self._progress):
-            chosen = range(first, min(first + self._batch.batch_size, len(self._windows)))
+    def _sum(self, image: Voxels, consume: Consume | None, first: int = 0) -> "_Sum":
+        """Returns the weighted sum of the windows with rows from `first` on, without the rows that were passed on."""
+        total, size = None, self._batch.batch_size
+        begin = next(n for n in range(len(self._windows)) if self._windows.region(n)[0].stop > first) // size * size
+        starts = range(begin, len(self._windows), size)
+        for start in passed(starts, "windows", "window", self._progress):
+            chosen = range(start, min(start + size, len(self._windows)))
             results = self._batch.predict(self._cut(image, chosen))
             if total is None:
                 dtype = np.promote_types(results.dtype, np.float32)
                 rows = None if consume is None else self._windows.size[0]
-                total = _Sum(self._outputs[self._group.index], dtype, rows)
+                region, start = self._outputs[self._group.index], self._windows.region(begin)[0].start
+                total = _Sum(region, dtype, rows, start)
             for slot, number in enumerate(chosen):
                 if consume is not None:
                     total.pass_on(self._windows.region(number)[0].start, consume)
@@ -153,15 +155,16 @@ class _Sum:
       region: the slab of this process.
       dtype: the dtype of the sum.
       rows: the largest number of rows that one window changes; None to keep all rows of the slab.
+      start: the first row that a window changes.
 
     Attributes:
       values: the rows.
       stop: the end of the slab along the first axis.
     """
 
-    def __init__(self, region: Region, dtype: np.dtype, rows: int | None) -> None:
+    def __init__(self, region: Region, dtype: np.dtype, rows: int | None, start: int) -> None:
         at, *others = region
-        self.stop, self._first, self._start, self._others = at.stop, at.start, at.start, tuple(others)
+        self.stop, self._first, self._start, self._others = at.stop, at.start, max(at.start, start), tuple(others)
         if is_small(region_shape(region), dtype):
             rows = None
         self._keeps_all = rows is None

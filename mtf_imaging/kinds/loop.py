@@ -46,12 +46,14 @@ def predict_images(
     """
     images = [image for image, _ in planned.pairs]
     unfinished = {number: images[number] for number in record.unfinished}
+    kind.begun = {image.key: record.begun(number) for number, image in unfinished.items()}
     rows = {number: record.result(number) for number in range(len(images)) if number not in unfinished}
 
     def write(number: int, read: Read, result: Result) -> None:
         own: list[dict[str, Any]] | None = [] if files.shared else None
         with record.writing(number, own):
             made = kind.write(images[number], read, result, files.images[number].outputs, record.provenance)
+            kind.begun[images[number].key].remove()
             if own is not None:
                 own += made
         rows[number] = own or []
@@ -59,7 +61,9 @@ def predict_images(
     outputs = [path for image in files.images for path in image.outputs]
     folder = files.folder
     lock = contextlib.nullcontext() if folder is None else writing_to(folder, *subfolders(folder, outputs))
-    with lock, record.open():
+    with lock, record.open(), contextlib.ExitStack() as stack:
+        for begun in kind.begun.values():
+            stack.callback(begun.close)
         if unfinished:
             assert network is not None
             made = kind.steps(network).each(unfinished, write, faults)

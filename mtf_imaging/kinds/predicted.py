@@ -14,6 +14,7 @@ from mtf_imaging.errors import DataError
 if TYPE_CHECKING:
     from mtf_imaging.files.case_errors import CaseFaults
     from mtf_imaging.files.provenance.provenance import Provenance
+    from mtf_imaging.files.unfinished import Unfinished
     from mtf_imaging.inference.network import Network
     from mtf_imaging.kinds.batches import Keyed, Steps
     from mtf_imaging.kinds.prediction_record import PredictionFiles
@@ -59,6 +60,7 @@ class PredictedImages(Protocol[Image, Read, Result]):
       noun, nouns: an image, and several of them, in messages.
       description: the description of the data that the run was trained on; None for arrays.
       cleanup: the rules for the labels of volumes, an `evaluation.cleanup.cleanup.Cleanup`.
+      begun: what a killed process has finished of a prediction, by the key of its image.
     """
 
     kind: str
@@ -66,6 +68,7 @@ class PredictedImages(Protocol[Image, Read, Result]):
     nouns: str
     description: Any
     cleanup: Any
+    begun: "Mapping[str, Unfinished]" = MappingProxyType({})
 
     def find_labeled(self, input_dir: str | Path, output_dir: str | Path) -> list[Image]:
         """Finds the images to evaluate, and checks them and the output folder.

@@ -20,6 +20,7 @@ from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.record import FILE, read_record
 from mtf_imaging.files.provenance.runs import FIELD
 from mtf_imaging.files.provenance.text import difference
+from mtf_imaging.files.unfinished import Unfinished
 
 _logger = logging.getLogger(__name__)
 _FIX = "Fix: name another output, or set overwrite."
@@ -112,6 +113,11 @@ class PredictionRecord:
             if kept:
                 _logger.info("%s: kept %d of %d predictions", folder, len(kept), len(self._files.images))
         return self.unfinished
+
+    def begun(self, number: int) -> Unfinished:
+        """Returns what a killed process has finished of the prediction of an image, made in the same way."""
+        image = self._files.images[number]
+        return Unfinished(image.outputs[0], lambda: json.dumps([self._made_by, _digests(image.inputs)]))
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:

@@ -102,7 +102,7 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
         with first_shown():
             return of_each(np.asarray, program.call_slices(image=_without_copy(images)))
 
-    def parts(image: Voxels, consume: Consume) -> None:
+    def parts(image: Voxels, consume: Consume, first: int) -> None:
         given = _without_copy(np.asarray(image)[np.newaxis])
         with first_shown(), passed(None, "rows", "row", progress, total=given.shape[1]) as bar:
 

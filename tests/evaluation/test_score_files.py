@@ -5,6 +5,8 @@ import itertools
 import logging
 import math
 import tracemalloc
+import types
+import weakref
 
 import nibabel
 import numpy as np
@@ -13,6 +15,7 @@ import pytest
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.reading.images import read_mask, read_segmentation, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
+from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair
@@ -99,6 +102,24 @@ def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, co
     image.close()
     with pytest.raises(IndexError, match="does not lie in a plane through the voxel"):
         found[0:2, 0:2, 0:2]
+
+
+def test_reading_planes_keeps_no_slab(monkeypatch):
+    monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SAMPLE", 200)
+    monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SLAB_VOXELS", 64)
+    slabs, alive = [], []
+
+    def read(region):
+        slab = np.zeros([at.stop - at.start for at in region], np.int16)
+        slabs.append(weakref.ref(slab))
+        alive.append(sum(each() is not None for each in slabs))
+        return slab
+
+    geometry = types.SimpleNamespace(shape=(8, 8, 40))
+    source = types.SimpleNamespace(geometry=geometry, dtype=np.int16, order=ALONG_Z, read=read, check=lambda: None)
+    read_planes(source, (1, 2, 3), ORGANS)
+    assert len(alive) == 40
+    assert max(alive) <= 2
 
 
 def test_the_report_of_a_file_equals_that_of_the_array(tmp_path):

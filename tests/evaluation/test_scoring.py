@@ -10,7 +10,7 @@ from mtf_imaging.evaluation.volume_scores.components import find_components
 from mtf_imaging.evaluation.volume_scores.lesions import Lesion, find_lesions
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap, overlap
 from mtf_imaging.evaluation.volume_scores.summary import summarize
-from mtf_imaging.evaluation.volume_scores.surface import surface_distances, surface_points
+from mtf_imaging.evaluation.volume_scores.surface import surface_distances, surface_voxels
 from tests.evaluation import by_hand
 
 spacings = st.tuples(*[st.sampled_from([0.5, 0.7, 1.0, 2.5])] * 3)
@@ -123,8 +123,8 @@ def test_the_surface_includes_voxels_with_an_outside_neighbor_across_an_edge():
     notched[0, 0, :] = False
     found = surface_distances(notched, cube, (1, 1, 1))
     # 5 surface voxels of the cube lie 1 mm from the other surface, and 3 of the notched cube.
-    assert len(surface_points(cube, (1, 1, 1))) == 98
-    assert len(surface_points(notched, (1, 1, 1))) == 98 - 5 + 3
+    assert len(surface_voxels([cube])[1]) == 98
+    assert len(surface_voxels([notched])[1]) == 98 - 5 + 3
     assert found.assd == pytest.approx((5 + 3) / (98 + 96))
     assert found.mssd == 1.0
 

@@ -14,12 +14,13 @@ from scipy import ndimage
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.volume_report.planes import find_focus
-from mtf_imaging.evaluation.volume_scores import voxels
+from mtf_imaging.evaluation.volume_scores import surface, voxels
 from mtf_imaging.evaluation.volume_scores.case import score_case
 from mtf_imaging.evaluation.volume_scores.components import find_components, mask_components
-from mtf_imaging.evaluation.volume_scores.surface import surface_points, surface_voxels
+from mtf_imaging.evaluation.volume_scores.surface import distances_between, surface_voxels
 from mtf_imaging.evaluation.volume_scores.views import stored_view
 from mtf_imaging.evaluation.volume_scores.voxels import VoxelView
+from mtf_imaging.files import growing
 from tests.data.oriented import turned
 from tests.evaluation.descriptions import ORGANS, REGIONS
 
@@ -129,6 +130,11 @@ def winding_masks(draw):
     return (mask ^ noise).transpose(axes)
 
 
+def points_of(surface):
+    """Returns the indices of the voxels of a surface."""
+    return np.empty((0, 3)) if surface is None else surface.points((1, 1, 1))
+
+
 @settings(max_examples=60)
 @given(mask=winding_masks(), data=st.data())
 def test_winding_components_and_their_surfaces_equal_those_of_whole_arrays(mask, data):
@@ -141,9 +147,9 @@ def test_winding_components_and_their_surfaces_equal_those_of_whole_arrays(mask,
         for components, expected in ((found.prediction, numbers), (found.reference, others)):
             np.testing.assert_array_equal(np.concatenate([*components.slabs()]), expected[components.box])
             np.testing.assert_array_equal(components.sizes[1:], np.bincount(expected.ravel())[1:])
-        points = surface_points(mask, (1, 1, 1))
+        surfaces = surface_voxels(mask[region] for region in voxels.slabs(voxels.whole(mask.shape)))
     expected = np.argwhere(mask & ~ndimage.binary_erosion(mask, neighbors))
-    np.testing.assert_array_equal(points, expected)
+    np.testing.assert_array_equal(points_of(surfaces.get(1)), expected)
     both = (numbers > 0) & (others > 0)
     shared = np.zeros_like(found.shared)
     np.add.at(shared, (numbers[both] - 1, others[both] - 1), 1)
@@ -163,14 +169,34 @@ def test_the_surface_of_a_group_ends_at_other_groups(num_planes):
             for at in np.argwhere(groups == group)
             if any(padded[tuple(at + 1 + step)] != group for step in map(np.array, offsets))
         ]
-        np.testing.assert_array_equal(found[group], expected)
+        np.testing.assert_array_equal(points_of(found[group]), expected)
     assert found.keys() == {1, 3}
     assert len(found[1]) < np.count_nonzero(groups == 1)
 
 
+@pytest.mark.parametrize(("at_once", "searched"), [(7, 5), (1, 1), (1000, 40), (1000, 1000)])
+@pytest.mark.parametrize("shift", [0, 9])
+def test_distances_in_parts_equal_those_of_all_pairs_of_points(monkeypatch, at_once, searched, shift):
+    rng = np.random.default_rng(shift)
+    masks = np.zeros((2, 24, 9, 7), np.uint8)
+    masks[0, :12], masks[1, shift : shift + 12] = rng.random((2, 12, 9, 7)) < 0.3
+    first, second = (surface_voxels([mask])[1] for mask in masks)
+    monkeypatch.setattr(surface, "_POINTS", at_once)
+    monkeypatch.setattr(surface, "_TREE_POINTS", searched)
+    monkeypatch.setattr(growing, "_IN_MEMORY", 8 * at_once)
+    found = distances_between(first, second, SPACING, tolerance=1.0)
+    pairs = np.linalg.norm(first.points(SPACING)[:, np.newaxis] - second.points(SPACING), axis=-1)
+    there, back = pairs.min(axis=1), pairs.min(axis=0)
+    both = np.concatenate([there, back])
+    expected = both.mean(), np.sqrt(np.square(both).mean()), both.max()
+    assert (found.assd, found.rmsd, found.mssd) == pytest.approx(expected, rel=1e-12)
+    assert found.hd95 == pytest.approx(max(np.percentile(there, 95), np.percentile(back, 95)), rel=1e-12)
+    assert found.surface_dice == (both <= 1 + 1e-6).mean()
+
+
 def test_an_empty_mask_has_no_surface_and_no_components():
     empty = np.zeros(SHAPE, bool)
-    assert surface_points(empty, SPACING).shape == (0, 3)
+    assert surface_voxels([empty]) == {}
     assert mask_components(empty).count == 0
     assert find_components(empty, empty).shared.shape == (0, 0)
 

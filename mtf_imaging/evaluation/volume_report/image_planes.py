@@ -105,7 +105,8 @@ def read_planes(image: np.ndarray | VoxelSource, point: Point, description: Desc
             if at.start <= index < at.stop:
                 target = tuple(slice(0, 1) if a == axis else other for a, other in enumerate(region))
                 planes[axis][target] = slab[_cut(slab.shape, axis, index - at.start)]
-        sample.append(slab[tuple(slice(-at.start % step, None, step) for at in region)].ravel())
+        voxels = slab[tuple(slice(-at.start % step, None, step) for at in region)]
+        sample.append(voxels.flatten())  # a view, even of no voxels, would keep the slab
     image.check()
     return ImagePlanes(shape, point, tuple(planes), display_range(np.concatenate(sample), description, step=1))
 

@@ -11,8 +11,8 @@ from mtf_imaging.evaluation.volume_scores.components import find_components
 from mtf_imaging.evaluation.volume_scores.lesions import Lesion, find_lesions
 from mtf_imaging.evaluation.volume_scores.official import OfficialCase, official_case
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap, label_overlaps, mean
-from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, surface_distances
-from mtf_imaging.evaluation.volume_scores.views import mask_view, scored_views, stored_view, without_axes
+from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, distances_between
+from mtf_imaging.evaluation.volume_scores.views import mask_surfaces, mask_view, scored_views, stored_view, without_axes
 from mtf_imaging.evaluation.volume_scores.voxels import Voxels
 
 DETECTED = 0.5  # default: a lesion with a larger intersection over union counts as detected
@@ -102,11 +102,12 @@ def score_case(
     flat = () if is_lits else _flat_axes(reference.shape)
     pair = [without_axes(labels, flat) for labels in (prediction, reference)]
     size = tuple(mm for axis, mm in enumerate(spacing) if axis not in flat)
+    surfaces = [mask_surfaces(labels, description) for labels in pair]
     distances, lesions = {}, {}
     for name in description.masks:
-        masks = [mask_view(labels, description, name) for labels in pair]
-        distances[name] = surface_distances(*masks, size, tolerance)
+        distances[name] = distances_between(*(each.get(name) for each in surfaces), size, tolerance)
         if name in description.lesions:
+            masks = [mask_view(labels, description, name) for labels in pair]
             lesions[name] = find_lesions(find_components(*masks), size, tolerance)
     official = _official(prediction, reference, spacing, file, distances["liver"]) if is_lits else None
     overlaps = label_overlaps(prediction, reference, description)

@@ -17,6 +17,7 @@ from mtf_imaging.files.reading import memory_named
 
 _CHUNK = 32  # voxels along each axis
 _LEVEL = 1  # zlib level; labels compress well at any level
+_OPEN = 1 << 11  # chunks that stay uncompressed, because slabs are thinner than chunks
 
 
 class CompactLabels:
@@ -40,6 +41,7 @@ class CompactLabels:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
         self._chunks: dict[tuple[int, ...], int | bytes] = {}  # one label for all voxels, or compressed labels
+        self._open: dict[tuple[int, ...], np.ndarray] = {}
 
     def __setitem__(self, region: Region, labels: np.ndarray, /) -> None:
         """Writes a region; partially covered chunks keep their other voxels."""
@@ -53,6 +55,7 @@ class CompactLabels:
                 whole = self._chunk(index).copy()
                 whole[of_chunk] = chunk
                 chunk = whole
+            self._open.pop(index, None)
             first = int(chunk.flat[0])
             if (chunk != first).any():
                 self._chunks[index] = zlib.compress(np.ascontiguousarray(chunk), _LEVEL)
@@ -81,7 +84,11 @@ class CompactLabels:
         shape, stored = self._chunk_shape(index), self._chunks.get(index, 0)
         if isinstance(stored, int):
             return np.broadcast_to(np.uint8(stored), shape)
-        return np.frombuffer(zlib.decompress(stored), np.uint8).reshape(shape)
+        if index not in self._open:
+            if len(self._open) == _OPEN:
+                self._open.clear()
+            self._open[index] = np.frombuffer(zlib.decompress(stored), np.uint8).reshape(shape)
+        return self._open[index]
 
 
 def read_compact(source: VoxelSource) -> CompactLabels:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from mtf_imaging.evaluation.volume_scores.components import Components, MaskComponents
+from mtf_imaging.evaluation.volume_scores.components import Components
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap
-from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, point_distances, surface_voxels
+from mtf_imaging.evaluation.volume_scores.surface import SurfaceDistances, distances_between, surface_voxels
 
 
 def score_groups(
@@ -40,11 +40,12 @@ def score_groups(
     rows, columns = components.shared.nonzero()
     same = kept[0][rows + 1] == kept[1][columns + 1]
     shared = _total(kept[0][rows[same] + 1], components.shared[rows[same], columns[same]])
-    surfaces = [_surfaces(kind, table) for table, kind in zip(kept, kinds, strict=True)]
+    surfaces = [surface_voxels(kind.slabs(table)) for table, kind in zip(kept, kinds, strict=True)]
     scores = []
     for group in groups:
         counts = Overlap(shared.get(group, 0), *(size.get(group, 0) for size in sizes))
-        scores.append((counts, _distances(*(surface.get(group) for surface in surfaces), spacing, tolerance)))
+        pair = (surface.get(group) for surface in surfaces)
+        scores.append((counts, distances_between(*pair, spacing, tolerance)))
     return scores
 
 
@@ -54,21 +55,6 @@ def _total(groups: np.ndarray, values: np.ndarray) -> dict[int, int]:
     totals = np.zeros(len(names), np.int64)
     np.add.at(totals, at, values)
     return dict(zip(names.tolist(), totals.tolist(), strict=True))
-
-
-def _surfaces(kind: MaskComponents, table: np.ndarray) -> dict[int, np.ndarray]:
-    return surface_voxels(kind.slabs(table)) if table.any() else {}
-
-
-def _distances(
-    predicted: np.ndarray | None, reference: np.ndarray | None, spacing: Sequence[float], tolerance: float | None
-) -> SurfaceDistances | None:
-    """Measures the distances in mm between two surfaces given by voxel indices."""
-    if predicted is None or reference is None:
-        return None
-    origin = np.minimum(predicted.min(axis=0), reference.min(axis=0))
-    points = ((voxels - origin) * np.asarray(spacing, np.float64) for voxels in (predicted, reference))
-    return point_distances(*points, tolerance)
 
 
 # (low, high) diameter in mm of a sphere with the same volume

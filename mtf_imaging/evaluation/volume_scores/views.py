@@ -7,7 +7,8 @@ import numpy as np
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.evaluation.volume_scores.overlap import scored_labels
-from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, VoxelView
+from mtf_imaging.evaluation.volume_scores.surface import Surface, surface_voxels
+from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, VoxelView, slabs, whole
 
 
 def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:
@@ -19,6 +20,24 @@ def mask_view(labels: Voxels, description: Description, name: str) -> VoxelView:
       name: the mask name.
     """
     return VoxelView(labels.shape, lambda region: description.mask(name, labels[region]))
+
+
+def mask_surfaces(labels: Voxels, description: Description) -> dict[str, Surface]:
+    """Returns the surfaces of all masks that have voxels, by name. Masks that share no label are read together."""
+    surfaces = {}
+    names = [*description.masks]
+    while names:
+        groups: dict[int, str] = {}  # the mask of each label
+        for name in names:
+            if groups.keys().isdisjoint(description.masks[name]):
+                groups |= dict.fromkeys(description.masks[name], name)
+        together = [*dict.fromkeys(groups.values())]
+        table = np.zeros(1 + np.iinfo(np.uint8).max, np.uint8)
+        table[[*groups]] = [1 + together.index(name) for name in groups.values()]
+        found = surface_voxels(table[np.asarray(labels[region], np.uint8)] for region in slabs(whole(labels.shape)))
+        surfaces |= {together[group - 1]: surface for group, surface in found.items()}
+        names = [name for name in names if name not in together]
+    return surfaces
 
 
 def scored_views(prediction: Voxels, reference: Voxels, description: Description) -> tuple[Voxels, Voxels]:

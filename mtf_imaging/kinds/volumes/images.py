@@ -120,7 +120,8 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
 
     def steps(self, network: Network) -> Steps[Case, ReadCase, Segmentation]:
         def infer(cases: Sequence[Case], read: Sequence[ReadCase]) -> list[Segmentation]:
-            return [self.segmenter.segment(one.source, network) for one in read]
+            pairs = zip(cases, read, strict=True)
+            return [self.segmenter.segment(one.source, network, self.begun.get(case.key)) for case, one in pairs]
 
         return Steps(operator.attrgetter("volume"), lambda case: ReadCase(self.segmenter.open(case)), infer)
 

@@ -25,6 +25,7 @@ from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.blocks import Voxels
+from mtf_imaging.files.unfinished import Unfinished
 from mtf_imaging.inference.network import Slices, whole_shape
 
 if TYPE_CHECKING:
@@ -123,6 +124,10 @@ class Labeling:
       description: the labels or regions that the network predicts.
       crop: the region of the volume that was resampled; None for the whole volume.
       factors: factors of the probabilities before labels are chosen, `[classes]`; None for none.
+      begun: the labels of the first rows, if an earlier process was killed; None to forget them.
+
+    Attributes:
+      first: the first row of the grid that the labels need.
     """
 
     def __init__(
@@ -134,6 +139,7 @@ class Labeling:
         description: Description = LITS,
         crop: Region | None = None,
         factors: np.ndarray | None = None,
+        begun: Unfinished | None = None,
     ) -> None:
         self._slices, self._path, self._description, self._factors = slices, path, description, factors
         place = region_shape(crop or whole_region(geometry.shape)), geometry.spacing
@@ -141,9 +147,14 @@ class Labeling:
         self._box, self._back = way_back(self._sampling.spans(*place), geometry.shape, crop)
         self._grid, self._shape = region_shape(self._box), geometry.shape
         self._expected = (*self._sampling.grid, description.num_outputs)
-        self._rows, self._done = _Rows(), 0
         self._regions = [self._region(output[:3]) for output in slices.outputs]
         self._labels = CompactLabels(region_shape(self._regions[slices.group.index]))
+        self._done, self._begun = 0, begun if len(slices.outputs) == 1 else None
+        for part in () if self._begun is None else self._begun.parts():
+            self._labels[self._done : self._done + len(part),] = part
+            self._done += len(part)
+        self.first = min(self._first_needed(), self._expected[0] - 1) if self._done else 0
+        self._rows = _Rows(self.first)
 
     def _region(self, output: Region) -> Region:
         """Returns the region of the volume whose labels belong to a region of the grid."""
@@ -164,6 +175,8 @@ class Labeling:
             raise self._wrong_shape(shape)
         fix = "use a checkpoint from before the training diverged."
         check_finite(slices, probabilities, rows.stop - rows.start, self._path, fix)
+        if rows.stop <= self._rows.start:
+            return
         self._rows.add(rows, probabilities)
         have, regions = slices.outputs, self._regions
         if alone:
@@ -177,6 +190,8 @@ class Labeling:
             slab = slabs[own]
             labels = labels_of_region(there, self._grid, self._back, slab, self._description, self._factors)
             self._labels[moved(slab, self._regions[own])] = labels
+        if self._begun is not None:
+            self._begun.add(self._labels[moved(regions[own], self._regions[own])])
         self._done = regions[own][0].stop
         if alone:
             self._rows.keep(self._first_needed())
@@ -201,7 +216,7 @@ class Labeling:
     def _first_needed(self) -> int:
         """Returns the first row of the grid that the next labels need."""
         if self._done == self._shape[0]:
-            return self._rows.stop
+            return self._expected[0]
         return self._box[0].start + int(needed_ends(self._grid[0], self._back[0])[0][self._done])
 
     def _wrong_shape(self, shape: tuple[int, ...]) -> ShapeError:
@@ -214,9 +229,9 @@ class Labeling:
 class _Rows:
     """Consecutive rows of an array along its first axis, which come in parts."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: int) -> None:
         self._parts: list[tuple[slice, Voxels]] = []
-        self.start = self.stop = 0
+        self.start = self.stop = start
 
     @property
     def dtype(self) -> np.dtype:

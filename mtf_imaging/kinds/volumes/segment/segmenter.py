@@ -23,7 +23,9 @@ from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
+from mtf_imaging.files.blocks import is_small
 from mtf_imaging.files.provenance.provenance import Provenance
+from mtf_imaging.files.unfinished import Unfinished
 from mtf_imaging.inference.network import as_network
 from mtf_imaging.kinds.volumes.segment.images import as_source, crop_of, input_region, open_case, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
@@ -69,12 +71,15 @@ class Segmenter:
         """Returns the voxels of the network's input along x, y and z for a volume."""
         return self.sampling.choose(geometry.shape, geometry.spacing).grid
 
-    def segment(self, source: ImageSource, predict_probabilities: PredictProbabilities) -> "Segmentation":
+    def segment(
+        self, source: ImageSource, predict_probabilities: PredictProbabilities, begun: Unfinished | None = None
+    ) -> "Segmentation":
         """Segments one volume.
 
         Args:
           source: the volume, as returned by `open`.
           predict_probabilities: the network. If it is a `Network`, all processes make the same call.
+          begun: the labels that an earlier process has finished, if the volume is so large that it takes long.
 
         Raises:
           ShapeError: the network returned an array of the wrong shape.
@@ -94,9 +99,10 @@ class Segmenter:
             image = image[(*whole_region(image.shape[:3]), channels)]
         place = source.geometry, self.sampling
         factors = self.cleanup.factors(own)
-        labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop, factors)
+        begun = None if self.maps.names or is_small(image.shape, image.dtype) else begun
+        labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop, factors, begun)
         if not self.maps.names:
-            slices.predict_parts(image, labeling.add)
+            slices.predict_parts(image, labeling.add, labeling.first)
             return Segmentation(source, labeling.finish(), None, self.cleanup, own.stored)
         values = slices.predict_image(image)
         del cropped, image
