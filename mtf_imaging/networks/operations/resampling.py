@@ -10,6 +10,7 @@ from mtf_imaging.engine.ops.resize.interpolation import Interpolation
 from mtf_imaging.engine.ops.resize.padding import Padding
 from mtf_imaging.engine.ops.resize.taps import Resampling, Taps
 from mtf_imaging.networks.array import Array, resampled, selection
+from mtf_imaging.networks.interpolation import Resized
 from mtf_imaging.networks.operations.registry import Call, operation
 from mtf_imaging.networks.values import Unnamed, Value, as_array, elementwise
 
@@ -35,40 +36,15 @@ def _pad(call: Call, x: Array | Unnamed, paddings: Value, value: Value | None = 
     return result
 
 
-@dataclasses.dataclass(frozen=True)
-class _Legacy(Resampling):
-    """A resize whose output o lies at `o size / outputs`, as in TensorFlow 1 without `half_pixel_centers`."""
+class _Resized(Resized):
+    """A resize of TensorFlow: bicubic (Keys 1981), or as in TensorFlow 1 without `half_pixel_centers`."""
 
-    is_linear: bool
-
-    def taps(self) -> Taps:
+    def centers(self) -> np.ndarray:
         scale = np.float32(self.size) / np.float32(self.outputs)
-        centers = np.arange(self.outputs, dtype=np.float32) * scale
-        below = np.minimum(np.floor(centers).astype(np.int32), self.size - 1)
-        if not self.is_linear:
-            return Taps(below[np.newaxis], np.ones([1, self.outputs]))
-        rest = (centers - below).astype(np.float64)
-        return Taps(np.array([below, np.minimum(below + 1, self.size - 1)], np.int32), np.array([1 - rest, rest]))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cubic(Resampling):
-    """A bicubic resize with centers at halves (Keys 1981, a = -0.5), whose weights at the border are normalized."""
-
-    def taps(self) -> Taps:
-        scale = np.float32(self.size) / np.float32(self.outputs)
-        centers = (np.arange(self.outputs) + 0.5) * float(scale) - 0.5
-        below = np.floor(centers).astype(np.int64)
+        if self.mode != "cubic":
+            return np.arange(self.outputs, dtype=np.float32) * scale
         # TensorFlow looks up the weights in a table of 1024 steps.
-        rest = np.rint((centers - below) * 1024) / 1024
-        positions = below + np.arange(-1, 3)[:, np.newaxis]
-        distance = np.abs(np.arange(-1, 3)[:, np.newaxis] - rest)
-        a = -0.5
-        near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-        weights = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
-        weights = np.where((positions >= 0) & (positions < self.size), weights, 0)
-        return Taps(np.clip(positions, 0, self.size - 1).astype(np.int32), weights / weights.sum(0))
+        return np.rint(((np.arange(self.outputs) + 0.5) * float(scale) - 0.5) * 1024) / 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +74,11 @@ def _resize(call: Call, x: Array, size: Value) -> Array:
         if kind == "ResizeBicubic":
             if aligned or not halves:
                 raise call.refuse("has half_pixel_centers=False", "use tf.image.resize of TensorFlow 2")
-            return _Cubic(size, outputs)
+            return _Resized(size, outputs, outputs / size, "cubic", "half_pixel")
+        mode = "linear" if kind == "ResizeBilinear" else "nearest"
         if not (aligned or halves):
-            return _Legacy(size, outputs, kind == "ResizeBilinear")
-        return Interpolation(size, outputs, "linear" if kind == "ResizeBilinear" else "nearest", aligned)
+            return _Resized(size, outputs, outputs / size, mode, "asymmetric")
+        return Interpolation(size, outputs, mode, aligned)
 
     lines = {i: line(x.sizes[i], n) for i, n in enumerate(outputs, 1) if x.sizes[i] != n}
     y = resampled(x, lines, "resize")

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,12 +31,7 @@ Named = Array | Unnamed
 _SLICED_DIMS = 6  # TensorFlow slices at most 8 dimensions; stacks of slices have one or two more.
 
 
-@operation("Shape", ours="a constant")
-def _shape(call: Call, x: Named) -> np.ndarray:
-    return np.array(x.sizes, call.get("out_type", tf.int32).as_numpy_dtype)
-
-
-@operation("ShapeN", ours="a constant")
+@operation("Shape", "ShapeN", ours="a constant")
 def _shapes(call: Call, *values: Value) -> tuple[np.ndarray, ...]:
     dtype = call.get("out_type", tf.int32).as_numpy_dtype
     return tuple(np.array(sizes_of(x), dtype) for x in values)
@@ -146,32 +142,27 @@ def _strided_slice(call: Call, x: Named, begin: Value, end: Value, strides: Valu
     def has(mask: str, i: int) -> bool:
         return bool(call.get(mask, 0) >> i & 1)
 
-    specs, added = list(range(len(starts))), sum(has("new_axis_mask", i) for i in range(len(starts)))
-    if not any(has("ellipsis_mask", i) for i in specs):
-        specs.append(-1)
-    axes: list[tuple[int, bool]] = []  # of the result: the axis of `x`, or -1 for a new one; whether it is dropped
-    at = 0
-    for i in specs:
-        if i == -1 or has("ellipsis_mask", i):
-            given = len([j for j in specs if j != -1 and not has("ellipsis_mask", j)]) - added
-            rest = len(array.sizes) - given
-            axes += [(at + j, False) for j in range(rest)]
-            at += rest
-        elif has("new_axis_mask", i):
-            axes.append((-1, False))
+    items: list[Any] = []
+    for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
+        part = slice(None if has("begin_mask", i) else start, None if has("end_mask", i) else stop, step)
+        item = start if has("shrink_axis_mask", i) else part
+        items.append(... if has("ellipsis_mask", i) else None if has("new_axis_mask", i) else item)
+    items += [] if ... in items else [...]
+    at = items.index(...)
+    items[at : at + 1] = [slice(None)] * (len(array.sizes) + 1 - sum(item is not None for item in items))
+    at, axes = 0, list[int | None]()  # the axes of `x` that the result has, and None for new ones
+    for item in items:
+        if item is None:
+            axes.append(None)
+            continue
+        positions = range(array.sizes[at])[item]
+        if isinstance(positions, int):
+            array = take(call, array, at, range(positions, positions + 1))
         else:
-            size = array.sizes[at]
-            if has("shrink_axis_mask", i):
-                place = starts[i] % size
-                array = take(call, array, at, range(place, place + 1))
-            else:
-                start = None if has("begin_mask", i) else starts[i]
-                stop = None if has("end_mask", i) else stops[i]
-                array = take(call, array, at, range(size)[start : stop : steps[i]])
-            axes.append((at, has("shrink_axis_mask", i)))
-            at += 1
-    kept = [() if at == -1 else array.axes[at] for at, is_dropped in axes if not is_dropped]
-    return Array(array.tensor, kept).without_loose()
+            array = take(call, array, at, positions)
+            axes.append(at)
+        at += 1
+    return Array(array.tensor, [() if at is None else array.axes[at] for at in axes]).without_loose()
 
 
 @operation("Slice", ours="mtf.slice; spatial dimensions exchange halos")
