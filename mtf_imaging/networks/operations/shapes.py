@@ -1,7 +1,7 @@
 """Operations that rearrange axes, join arrays and select parts of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,17 +37,6 @@ def _shapes(call: Call, *values: Value) -> tuple[np.ndarray, ...]:
     return tuple(np.array(sizes_of(x), dtype) for x in values)
 
 
-@operation("Size", ours="a constant")
-def _size(call: Call, x: Named) -> np.ndarray:
-    return np.array(math.prod(x.sizes), call.get("out_type", tf.int32).as_numpy_dtype)
-
-
-@operation("Rank", ours="a constant")
-def _rank(call: Call, x: Named) -> np.ndarray:
-    del call
-    return np.array(len(x.sizes), np.int32)
-
-
 @operation("Reshape", ours="mtf.reshape, if it is more than a merge of axes")
 def _reshape(call: Call, x: Named, shape: Value) -> Named:
     sizes, total = call.ints(shape, "sizes"), math.prod(x.sizes)
@@ -78,11 +67,6 @@ def _squeeze(call: Call, x: Named) -> Named:
     return reshaped(x, [n for i, n in enumerate(x.sizes) if i not in gone])
 
 
-@operation("Transpose", ours="x")
-def _transpose(call: Call, x: Named, order: Value) -> Named:
-    return transposed(x, call.ints(order, "axes"))
-
-
 def _repeated(x: Named, sizes: Sequence[int]) -> Array:
     """Repeats axes of size 1, and elements of other axes, by factors that the tensor lacks."""
     array = as_array(x)
@@ -97,19 +81,21 @@ def _repeated(x: Named, sizes: Sequence[int]) -> Array:
     return Array(array.tensor, axes)
 
 
-@operation("Tile", ours="a repetition; mi.ops.resize3d where it is an up-sampling")
 def _tile(call: Call, x: Named, multiples: Value) -> Array:
     return _repeated(x, [n * m for n, m in zip(x.sizes, call.ints(multiples, "multiples"), strict=True)])
 
 
-@operation("BroadcastTo", ours="a repetition")
-def _broadcast_to(call: Call, x: Named, shape: Value) -> Array:
-    return _repeated(x, call.ints(shape, "sizes"))
-
-
-@operation("Fill", ours="mtf.constant")
-def _fill(call: Call, shape: Value, value: Named) -> Array:
-    return _repeated(reshaped(value, []), call.ints(shape, "sizes"))
+# {operation: (its conversion, what computes it)}
+_FORMULAS: dict[str, tuple[Callable[..., Any], str]] = {
+    "BroadcastTo": (lambda call, x, shape: _repeated(x, call.ints(shape, "sizes")), "a repetition"),
+    "Fill": (lambda call, shape, x: _repeated(reshaped(x, []), call.ints(shape, "sizes")), "mtf.constant"),
+    "Rank": (lambda call, x: np.array(len(x.sizes), np.int32), "a constant"),
+    "Size": (lambda call, x: np.array(math.prod(x.sizes), call.get("out_type", tf.int32).as_numpy_dtype), "a constant"),
+    "Tile": (_tile, "a repetition; mi.ops.resize3d where it is an up-sampling"),
+    "Transpose": (lambda call, x, order: transposed(x, call.ints(order, "axes")), "x"),
+}
+for _name, (_function, _ours) in _FORMULAS.items():
+    operation(_name, ours=_ours)(_function)
 
 
 @operation("ZerosLike", "OnesLike", ours="a constant")

@@ -31,8 +31,8 @@ def _folded(function: Callable[..., tf.Tensor], call: Call, *inputs: Value) -> V
     return functools.reduce(function, inputs)
 
 
-OPERATORS.update({name: functools.partial(_plain, own) for name, own in [*zip(_SAME, _SAME), *_RENAMED.items()]})
-OPERATORS.update({name: functools.partial(_folded, function) for name, function in _FOLDED.items()})
+OPERATORS |= {name: functools.partial(_plain, own) for name, own in [*zip(_SAME, _SAME), *_RENAMED.items()]}
+OPERATORS |= {name: functools.partial(_folded, function) for name, function in _FOLDED.items()}
 
 
 def _exponential(x: Value, factor: float, width: float, gain: float) -> tf.Tensor:
@@ -45,7 +45,7 @@ def _number(x: Value, number: float) -> Any:
     return np.asarray(number, tf.as_dtype(x.dtype).as_numpy_dtype)
 
 
-_FORMULAS: dict[str, Callable[..., Value]] = {
+OPERATORS |= {
     "CastLike": lambda call, x, like: tf.cast(x, like.dtype),
     "Celu": lambda call, x: _exponential(x, call.get("alpha", 1.0), call.get("alpha", 1.0), 1.0),
     "Elu": lambda call, x: _exponential(x, call.get("alpha", 1.0), 1.0, 1.0),
@@ -59,7 +59,6 @@ _FORMULAS: dict[str, Callable[..., Value]] = {
     "Selu": lambda call, x: _exponential(x, call.get("alpha", 1.6732632), 1.0, call.get("gamma", 1.050701)),
     "ThresholdedRelu": lambda call, x: tf.where(x > _number(x, call.get("alpha", 1.0)), x, _number(x, 0)),
 }
-OPERATORS.update(_FORMULAS)
 
 
 @operator("IsInf")
