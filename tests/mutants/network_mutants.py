@@ -22,8 +22,8 @@ MUTANTS = [
         "mtf_imaging/networks/operations/resampling.py",
         _OPERATIONS,
         ("Padding(n, n + sum(pair), pair[0], mode)", "Padding(n, n + sum(pair), pair[1], mode)"),
+        ("weights /= weights.sum(0)", "pass"),
     ),
-    *mutants("mtf_imaging/networks/interpolation.py", _OPERATIONS, ("weights /= weights.sum(0)", "pass")),
     *mutants(
         "mtf_imaging/networks/onnx/operators/normalization.py",
         f"{_ONNX} statistics",

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.ops.resize.taps import Resampling
-from mtf_imaging.networks.interpolation import Resized
 from mtf_imaging.networks.onnx.registry import Call, Value, operator, sizes
+from mtf_imaging.networks.operations.resampling import Resized
 
 
 def resampled(call: Call, x: Value, lines: Mapping[int, Resampling]) -> tf.Tensor:
