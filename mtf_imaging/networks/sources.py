@@ -37,12 +37,10 @@ def _weights(variables: Iterable[Any], name_of: Callable[[Any], str]) -> dict[st
     found: dict[str, Weight] = {}
     for each in variables:
         name = unused_name(name_of(each), found)
-        found[name] = Weight(name, tuple(each.shape), tf.as_dtype(each.dtype), each.trainable, _reader(each))
+        found[name] = Weight(
+            name, tuple(each.shape), tf.as_dtype(each.dtype), each.trainable, functools.partial(np.asarray, each)
+        )
     return found
-
-
-def _reader(variable: Any) -> Callable[[], np.ndarray]:
-    return lambda: np.asarray(variable.numpy())
 
 
 def _trace(
@@ -80,10 +78,8 @@ def _trace(
 
 def _named_outputs(structure: Any, concrete: Any, names: Sequence[str] | None) -> dict[str, tf.Tensor]:
     tensors = list(concrete.outputs)
-    if isinstance(structure, dict):
-        keys = sorted(structure)
-        return dict(zip(keys, tensors, strict=True))
     keys = list(names) if names and len(names) == len(tensors) else [f"output_{i}" for i in range(len(tensors))]
+    keys = sorted(structure) if isinstance(structure, dict) else keys
     return dict(zip(keys, tensors, strict=True))
 
 

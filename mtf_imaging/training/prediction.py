@@ -29,6 +29,7 @@ from mtf_imaging.training.checkpoints.checkpoints import load_weights
 from mtf_imaging.training.task import Task, task_inputs
 
 BUILDING = "building the network"
+_PLANES = 8  # windows of one slice that a processor computes together
 _logger = logging.getLogger(__name__)
 
 
@@ -70,10 +71,14 @@ class NetworkBuilder:
         return self.as_network(own)
 
     def program(self, sizes: Sequence[int], variables: Program | None = None) -> Program:
-        """Builds the program for a batch of images, or for one window on each processor along `batch`."""
+        """Builds the program for a batch of images, or for one window on each processor along `batch`.
+
+        Of windows that have one voxel along an axis, each processor computes several, which takes less time.
+        """
         layout, batch_size = self.layout, self.batch_size
         if self.window is not None:
             sizes, batch_size = self.window.size, layout.slices_per_dimension.get("batch", 1)
+            batch_size *= _PLANES if 1 in sizes else 1
         elif batch_size == 1:
             layout = for_one_volume(layout)
         inputs = task_inputs(self.task, batch_size, sizes, dtype=self.dtype, labels=False)

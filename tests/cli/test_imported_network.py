@@ -1,6 +1,8 @@
 """`--network`: networks of other libraries in predict, evaluate, explain and train, with a preprocessing file."""
 
 import json
+import re
+import shutil
 import tempfile
 
 import keras
@@ -10,6 +12,7 @@ import pytest
 
 import mtf_imaging as mi
 from tests.commands import run_line
+from tests.networks.test_nnunet import PLAIN
 
 AFFINES = np.diag([-1.5, -1.5, 2.0, 1.0]), np.diag([1.5, -1.5, -2.0, 1.0])  # LPS and RPI
 LABELS = {"background": 0, "organ": 1, "spot": 2}
@@ -180,6 +183,20 @@ def test_a_missing_network_is_named(folder, capfd):
 def test_explain_needs_no_preprocessing(folder, capsys):
     assert run_line("explain --network net.keras --resolution 32 --mesh_shape slabs:4 --layout x:slabs") == 0
     assert "4 processors" in capsys.readouterr().out
+
+
+def test_the_costs_of_one_fold_are_those_of_all(tmp_path, capfd):
+    for name in ("one", "two"):
+        shutil.copytree(PLAIN, tmp_path / name)
+    shutil.copytree(PLAIN / "fold_0", tmp_path / "two" / "fold_1")
+    for command in ("explain", "search --num_devices 2 --hardware a100 --batch_size 1"):
+        reports = []
+        for name in ("one", "two"):
+            assert run_line(f"{command} --network {tmp_path / name} --resolution 8") == 0
+            out, err = capfd.readouterr()
+            assert ("one of 2 folds" in err) == (name == "two")
+            reports.append(re.sub(r"[0-9.]+ s\b", "", out))
+        assert reports[0] == reports[1]
 
 
 @pytest.mark.parametrize(

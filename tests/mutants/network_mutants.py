@@ -22,7 +22,7 @@ MUTANTS = [
         "mtf_imaging/networks/operations/resampling.py",
         _OPERATIONS,
         ("Padding(n, n + sum(pair), pair[0], mode)", "Padding(n, n + sum(pair), pair[1], mode)"),
-        ("/ weights.sum(0)", ""),
+        ("weights /= weights.sum(0)", "pass"),
     ),
     *mutants(
         "mtf_imaging/networks/onnx/operators/normalization.py",

@@ -59,7 +59,7 @@ def stored(path):
     ("model", "sizes", "spacing", "directions", "folds", "flags"),
     [
         (PLAIN, (8, 17, 9), (0.65, 0.7, 2.5), LPS, [0.5, 1.5], ""),
-        (RESIDUAL, (12, 10, 14), (1.1, 1.7, 0.8), RAS, [], "--mesh_shape rows:2 --layout x:rows"),
+        (RESIDUAL, (12, 10, 14), (1.1, 1.7, 0.8), RAS, [1.5], "--mesh_shape rows:2 --layout x:rows"),
         (FLAT, (10, 17, 9), (0.6, 0.7, 3.0), LPS, [], ""),
     ],
     ids=["folds and slices apart", "regions and masks", "2-D"],

@@ -43,6 +43,7 @@ IDLE = dict.fromkeys(("mesh_shape", "layout", "sequential"), "search tries all l
 
 def run(values: flags.FlagValues) -> str:
     files = planning_flags.hardware_files(values.hardware)
+    planning_flags.plan_one_fold(values)
     configuration = setup_flags.Configuration(values, job="unet3d_demo", more_files=files, trains=True)
     import_tensorflow()
     from mtf_imaging.cli.config.training_settings import bound_step, planned_num_steps

@@ -94,9 +94,9 @@ def write_runs(networks: Sequence[Path], preprocessing: Path | None) -> Path:
         run.mkdir(parents=True)
         facts.save(run)
         (run / CONFIG).write_text("\n".join(lines) + "\n", encoding="utf-8")
-        if number:  # the variables have the initial values of the first network
+        if number:  # the variables have the initial values of the first network, and heads of training are left out
             stored = load(each).values
-            values |= {name: np.reshape(value, values[name].shape) for name, value in stored.items()}
+            values = {name: np.reshape(stored[name], value.shape) for name, value in values.items()}
         write_weights(run, values, {"title": each.name})
     return folder
 

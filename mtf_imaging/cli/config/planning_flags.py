@@ -1,6 +1,7 @@
 """Flags of the planning commands, explain, search, plan and bench, and the gin configurable `hardware`."""
 
 import inspect
+import logging
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -9,12 +10,14 @@ from absl import flags
 
 from mtf_imaging.cli.config.setup import JobSetup
 from mtf_imaging.cli.config.setup_flags import Configuration
+from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.files.run_folder import CONFIG
 from mtf_imaging.planner.cost.hardware import HARDWARE, Hardware, find_hardware
 from mtf_imaging.settings.planning import HardwareSettings
 from mtf_imaging.settings.setting import Settings, changed, setting, settings
 
+_logger = logging.getLogger(__name__)
 _own_hardware = gin.external_configurable(Hardware, "hardware", module="mtf_imaging")
 
 # A note for all commands with --price_per_hour.
@@ -70,8 +73,26 @@ def configuration_of(values: flags.FlagValues, more_files: Iterable[str] = ()) -
             f"--model_dir {values.model_dir}: has no {CONFIG}, the configuration of a run. Fix: give the folder of a "
             "run, or a job with --gin_file."
         )
+    plan_one_fold(values)
     job = None if saved else "unet3d_demo"
     return Configuration(values, saved, job, needs_job=saved is not None, more_files=more_files, trains=True)
+
+
+def plan_one_fold(values: flags.FlagValues) -> None:
+    """Sets --network to the first fold of a model with several folds, whose costs are equal.
+
+    Raises:
+      DataError: the file does not exist.
+    """
+    if values.network:
+        import_tensorflow()
+        from mtf_imaging.cli.config.imported_network import trained_networks
+
+        networks, given = trained_networks(Path(values.network)), values.network
+        values.network = str(networks[0])
+        if len(networks) > 1:
+            text = "--network %s: the costs of one of %d folds; predict computes them all, one after the other"
+            _logger.info(text, given, len(networks))
 
 
 def hardware_files(name: str | None) -> list[str]:

@@ -100,14 +100,10 @@ class OnnxSource:
             outputs = self.compute(
                 dict(zip(shapes, images)), dict(zip(self.weights, weights)), training, fusions, updates
             )
-            kept["outputs"] = {name: tf.convert_to_tensor(value) for name, value in outputs.items()}
-            kept["updates"] = {
-                name: tf.convert_to_tensor(new)
-                for old, new in updates
-                for name, weight in zip(self.weights, weights)
-                if old is weight
-            }
-            return [*kept["outputs"].values(), *kept["updates"].values()]
+            own = [(old, f"{name}/update") for name, old in zip(self.weights, weights)]
+            new = {key: value for old, value in updates for each, key in own if old is each}
+            kept.update({name: tf.convert_to_tensor(value) for name, value in [*outputs.items(), *new.items()]})
+            return [*kept.values()]
 
         specs = [tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()]
         specs += [tf.TensorSpec(each.shape, each.dtype) for each in self.weights.values()]
@@ -115,10 +111,9 @@ class OnnxSource:
         leaves = [Node(key, INPUT, value=key) for key in shapes]
         leaves += [Node(key, VARIABLE, attributes={"is_value": True}, value=key) for key in self.weights]
         found = dict(zip([x.op.name for x in concrete.inputs], leaves, strict=True))
-        outputs = {**kept["outputs"], **{f"{name}/update": x for name, x in kept["updates"].items()}}
         inputs = {f"{fused.name}/{i}": x for fused in fusions for i, x in enumerate(fused.inputs)}
-        graph = graphs.read(concrete.graph, lambda op: found.get(op.name), {**inputs, **outputs})
-        return _with_updates(_fused(graph, fusions, outputs), kept["outputs"], list(kept["updates"]))
+        graph = _fused(graphs.read(concrete.graph, lambda op: found.get(op.name), {**inputs, **kept}), fusions, kept)
+        return _with_updates(graph, self.weights)
 
     def compute(
         self,
@@ -287,11 +282,11 @@ def _fused(graph: Graph, fusions: Sequence[Fused], names: Iterable[str]) -> Grap
     return graphs.rewired(nodes, {name: graph.outputs[name] for name in names}, moved)
 
 
-def _with_updates(graph: Graph, outputs: Mapping[str, tf.Tensor], updated: Sequence[str]) -> Graph:
+def _with_updates(graph: Graph, weights: Iterable[str]) -> Graph:
     """Returns a graph that assigns the outputs `NAME/update` to the variables NAME."""
-    nodes = list(graph.nodes)
-    for name in updated:
-        nodes.append(Node(f"{name}/handle", VARIABLE, value=name))
-        inputs = ((f"{name}/handle", 0), graph.outputs[f"{name}/update"])
-        nodes.append(Node(f"{name}/assign", "AssignVariableOp", inputs))
-    return Graph(tuple(nodes), {name: graph.outputs[name] for name in outputs})
+    nodes, outputs = list(graph.nodes), dict(graph.outputs)
+    for name in weights:
+        if update := outputs.pop(f"{name}/update", None):
+            nodes.append(Node(f"{name}/handle", VARIABLE, value=name))
+            nodes.append(Node(f"{name}/assign", "AssignVariableOp", ((f"{name}/handle", 0), update)))
+    return Graph(tuple(nodes), outputs)

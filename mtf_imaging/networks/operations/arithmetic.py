@@ -26,6 +26,7 @@ _OURS: dict[str, tuple[Callable[..., mtf.Tensor], str]] = {
     "Neg": (lambda x: x * -1, "x * -1"),
     "Square": (lambda x: x * x, "x * x"),
     "SquaredDifference": (lambda a, b: mtf.square(a - b), "mtf.square"),
+    "AddN": (lambda *values: functools.reduce(mtf.add, values), "mtf.add"),
 }
 # Operations of TensorFlow on each slice, with their own gradients.
 _SLICEWISE = (
@@ -50,20 +51,16 @@ def _slicewise(function: Callable[..., tf.Tensor], *operands: Any, dtype: tf.DTy
     return mtf.cwise(local, full, output_dtype=dtype)
 
 
-def _register() -> None:
-    def elementwise_of(function: Callable[..., mtf.Tensor]) -> Callable[..., Any]:
-        return lambda call, *inputs: elementwise(function, *inputs)
-
-    for name, own in _SAME.items():
-        operation(name, ours=f"mtf.{own}")(elementwise_of(getattr(mtf, own)))
-    for name, (function, ours) in _OURS.items():
-        operation(name, ours=ours)(elementwise_of(function))
-    for name in [*_SLICEWISE, *_TESTS]:
-        local = functools.partial(_slicewise, functools.partial(raw, name), dtype=tf.bool if name in _TESTS else None)
-        operation(name, ours="mtf.cwise")(elementwise_of(local))
+def _elementwise(function: Callable[..., mtf.Tensor], call: Call, *inputs: Value) -> Value:
+    return elementwise(function, *inputs)
 
 
-_register()
+_OURS |= {name: (getattr(mtf, own), f"mtf.{own}") for name, own in _SAME.items()}
+for _name in [*_SLICEWISE, *_TESTS]:
+    _dtype = tf.bool if _name in _TESTS else None
+    _OURS[_name] = functools.partial(_slicewise, functools.partial(raw, _name), dtype=_dtype), "mtf.cwise"
+for _name, (_function, _ours) in _OURS.items():
+    operation(_name, ours=_ours)(functools.partial(_elementwise, _function))
 
 
 @operation(
@@ -96,14 +93,6 @@ def _leaky_relu(call: Call, x: Value) -> Value:
     if slope < 0:
         return elementwise(lambda x: _slicewise(lambda x: tf.nn.leaky_relu(x, slope), x), x)
     return elementwise(lambda x: ops.leaky_relu(x, slope), x)
-
-
-@operation("AddN", ours="mtf.add")
-def _add_n(call: Call, *values: Value) -> Value:
-    total, *rest = values
-    for value in rest:
-        total = elementwise(mtf.add, total, value)
-    return total
 
 
 @operation("Cast", ours="mtf.cast")

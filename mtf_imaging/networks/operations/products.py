@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 
 from mtf_imaging.engine.compat import mtf
-from mtf_imaging.networks.array import Array, Axis, axis_size, free_name
+from mtf_imaging.networks.array import Array, axis_size, free_name
 from mtf_imaging.networks.operations.registry import Call, operation
-from mtf_imaging.networks.values import Unnamed, Value, as_array, named, sizes_of
+from mtf_imaging.networks.values import Unnamed, Value, as_array, joint_axes, named, sizes_of
 
 _UNITS = "units"
 
@@ -27,7 +27,6 @@ def einsum(call: Call, values: Sequence[Value], terms: Sequence[Sequence[str]], 
         else v
         for v, term in zip(values, terms, strict=True)
     ]
-    axes: dict[str, Axis] = {}
     sizes: dict[str, int] = {}
     for value, term in zip(values, terms, strict=True):
         for label, size in zip(term, sizes_of(value), strict=True):
@@ -38,24 +37,12 @@ def einsum(call: Call, values: Sequence[Value], terms: Sequence[Sequence[str]], 
                     "use the sizes with which the network was saved",
                 )
             sizes[label] = max(size, sizes.get(label, 1))
-    for value, term in zip(values, terms, strict=True):
-        if isinstance(value, Array):
-            for label, axis in zip(term, value.axes, strict=True):
-                if axis_size(axis) == sizes[label] and not (axes.get(label)):
-                    axes[label] = axis
-    taken = {dim.name for axis in axes.values() for dim in axis}
-    seen: set[str] = set()
-    units = ""
-    for label, size in sizes.items():
-        axis = axes.get(label, ())
-        if axis_size(axis) != size:
-            units = free_name(_UNITS, taken)
-            axis = (mtf.Dimension(units, size),)
-        elif any(dim.name in seen for dim in axis):
-            axis = () if size == 1 else (mtf.Dimension(free_name(axis[0].name, taken), size),)
-        axes[label] = axis
-        seen |= {dim.name for dim in axis}
-        taken |= seen
+    spread = [
+        Array(value.tensor, [dict(zip(term, value.axes, strict=True)).get(label, ()) for label in sizes])
+        for value, term in zip(values, terms, strict=True)
+        if isinstance(value, Array)
+    ]
+    axes = dict(zip(sizes, joint_axes(spread, [*sizes.values()], _UNITS), strict=True))
     factors = []
     for value, term in zip(values, terms, strict=True):
         own = [axes[label] if axis_size(axes[label]) == n else () for label, n in zip(term, sizes_of(value))]
@@ -63,10 +50,9 @@ def einsum(call: Call, values: Sequence[Value], terms: Sequence[Sequence[str]], 
     physical = {dim for x in factors for dim in x.shape.dims}
     dims = [dim for label in result for dim in axes[label] if dim in physical]
     y = Array(mtf.einsum(factors, output_shape=mtf.Shape(dims)), [axes[label] for label in result])
-    last = y.axes[-1] if y.axes else ()
-    if [dim.name for dim in last] == [units]:
+    if result and all(axis_size(array.axes[[*sizes].index(result[-1])]) != y.sizes[-1] for array in spread):
         # As in mi.layers, the channels are called the same before and after a layer.
-        y = y.with_axes([*y.axes[:-1], (mtf.Dimension(free_name("channels", y.names), last[0].size),)])
+        y = y.with_axes([*y.axes[:-1], (mtf.Dimension(free_name("channels", y.names), y.sizes[-1]),)])
     return y
 
 

@@ -1,5 +1,6 @@
 """Random numbers, which depend on the position in the whole tensor and not on the layout."""
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -14,8 +15,8 @@ class Seed:
     """The state of a random generator of the network. The random numbers here have a seed of their own."""
 
 
-def _random(call: Call, shape: Value, draw: Callable[..., mtf.Tensor]) -> Unnamed:
-    sizes = call.ints(shape, "sizes")
+def _random(draw: Callable[..., mtf.Tensor], call: Call, shape: Value, *seed: object) -> Unnamed:
+    del seed
     dtype = call.get("dtype") or tf.float32
 
     drawn: list[Array] = []  # once, also if the numbers are combined with arrays of several names
@@ -25,23 +26,13 @@ def _random(call: Call, shape: Value, draw: Callable[..., mtf.Tensor]) -> Unname
             drawn.append(Array(draw(call.mesh, mtf.Shape([d for axis in axes for d in axis]), dtype=dtype), axes))
         return drawn[0]
 
-    return Unnamed(sizes, dtype, build)
+    return Unnamed(call.ints(shape, "sizes"), dtype, build)
 
 
-@operation(
-    "StatelessRandomUniform", "StatelessRandomUniformV2", "RandomUniform", ours="mtf.random_uniform", is_pure=False
-)
-def _uniform(call: Call, shape: Value, *seed: object) -> Unnamed:
-    del seed
-    return _random(call, shape, mtf.random_uniform)
-
-
-@operation(
-    "StatelessRandomNormal", "StatelessRandomNormalV2", "RandomStandardNormal", ours="mtf.random_normal", is_pure=False
-)
-def _normal(call: Call, shape: Value, *seed: object) -> Unnamed:
-    del seed
-    return _random(call, shape, mtf.random_normal)
+_UNIFORM = "StatelessRandomUniform", "StatelessRandomUniformV2", "RandomUniform"
+_NORMAL = "StatelessRandomNormal", "StatelessRandomNormalV2", "RandomStandardNormal"
+for _names, _draw in ((_UNIFORM, mtf.random_uniform), (_NORMAL, mtf.random_normal)):
+    operation(*_names, ours=f"mtf.{_draw.__name__}", is_pure=False)(functools.partial(_random, _draw))
 
 
 @operation("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg", "StatelessRandomGetKeyCounterAlg",

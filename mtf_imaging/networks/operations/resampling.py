@@ -1,6 +1,7 @@
 """Padding and resizing. Every dimension may be split."""
 
 import dataclasses
+import math
 
 import numpy as np
 import tensorflow as tf
@@ -36,39 +37,99 @@ def _pad(call: Call, x: Array | Unnamed, paddings: Value, value: Value | None = 
 
 
 @dataclasses.dataclass(frozen=True)
-class _Legacy(Resampling):
-    """A resize whose output o lies at `o size / outputs`, as in TensorFlow 1 without `half_pixel_centers`."""
+class Resized(Resampling):
+    """A resize along one axis, as ONNX defines it. Coordinates are computed in float32, as in ONNX Runtime.
 
-    is_linear: bool
+    Attributes:
+      size, outputs: number of voxels in the input and in the result.
+      scale: the ratio of voxels, which may differ from `outputs / size` by rounding.
+      mode: "nearest", "linear" or "cubic".
+      coordinates: how the position of an output in the input is computed.
+      nearest: how a position is rounded.
+      cubic: the coefficient of the cubic kernel.
+      excludes: whether voxels outside the image have no weight. Otherwise, the border is repeated.
+      antialias: whether the kernel is stretched if the image shrinks.
+      roi: the part of the axis that "tf_crop_and_resize" takes.
+    """
+
+    scale: float
+    mode: str
+    coordinates: str
+    nearest: str = "floor"
+    cubic: float = -0.5
+    excludes: bool = True
+    antialias: bool = False
+    roi: tuple[float, float] = (0.0, 1.0)
+
+    def centers(self) -> np.ndarray:
+        """Returns the position of each output in the input."""
+        o, scale = np.arange(self.outputs, dtype=np.float32), np.float32(self.scale)
+        half, last = np.float32(0.5), np.float32(self.size - 1)
+        if self.coordinates == "asymmetric":
+            return o / scale
+        if self.coordinates == "align_corners":
+            return o * last / np.float32(max(self.outputs - 1, 1))
+        if self.coordinates == "pytorch_half_pixel" and self.outputs == 1:
+            return np.zeros(1, np.float32)
+        if self.coordinates == "tf_crop_and_resize":
+            start, end = map(np.float32, self.roi)
+            if self.outputs == 1:
+                return np.array([half * (start + end) * last])
+            return start * last + o * (end - start) * last / np.float32(self.outputs - 1)
+        centers = (o + half) / scale - half
+        if self.coordinates == "half_pixel_symmetric":
+            adjustment = np.float32(self.outputs) / (scale * np.float32(self.size))
+            centers += np.float32(self.size) / 2 * (1 - adjustment)
+        return centers
 
     def taps(self) -> Taps:
-        scale = np.float32(self.size) / np.float32(self.outputs)
-        centers = np.arange(self.outputs, dtype=np.float32) * scale
-        below = np.minimum(np.floor(centers).astype(np.int32), self.size - 1)
-        if not self.is_linear:
-            return Taps(below[np.newaxis], np.ones([1, self.outputs]))
-        rest = (centers - below).astype(np.float64)
-        return Taps(np.array([below, np.minimum(below + 1, self.size - 1)], np.int32), np.array([1 - rest, rest]))
-
-
-@dataclasses.dataclass(frozen=True)
-class _Cubic(Resampling):
-    """A bicubic resize with centers at halves (Keys 1981, a = -0.5), whose weights at the border are normalized."""
-
-    def taps(self) -> Taps:
-        scale = np.float32(self.size) / np.float32(self.outputs)
-        centers = (np.arange(self.outputs) + 0.5) * float(scale) - 0.5
+        centers = self.centers()
+        if self.mode == "nearest":
+            whole = np.floor(centers)
+            rounded = {
+                "round_prefer_floor": np.ceil(centers - np.float32(0.5)),
+                "round_prefer_ceil": np.floor(centers + np.float32(0.5)),
+                "floor": whole,
+                "ceil": np.ceil(centers),
+            }[self.nearest]
+            positions = np.clip(rounded, 0, self.size - 1).astype(np.int32)[np.newaxis]
+            return Taps(positions, self._inside(centers) * np.ones(positions.shape))
+        stretch = max(1.0, 1 / self.scale) if self.antialias else 1.0
+        reach = math.ceil((1 if self.mode == "linear" else 2) * stretch)
         below = np.floor(centers).astype(np.int64)
+        positions = below + np.arange(1 - reach, reach + 1)[:, np.newaxis]
+        weights = self._kernel((positions - centers.astype(np.float64)) / stretch)
+        inside = (positions >= 0) & (positions < self.size)
+        if self.excludes:
+            weights = np.where(inside, weights, 0)
+        if self.excludes or self.antialias:
+            weights /= weights.sum(0)
+        return Taps(np.clip(positions, 0, self.size - 1).astype(np.int32), self._inside(centers) * weights)
+
+    def _inside(self, centers: np.ndarray) -> np.ndarray:
+        """Returns 0 for outputs that lie outside the input, which are extrapolated, and 1 for all others."""
+        if self.coordinates != "tf_crop_and_resize":
+            return np.ones(len(centers))
+        return ((centers >= 0) & (centers <= self.size - 1)).astype(float)
+
+    def _kernel(self, x: np.ndarray) -> np.ndarray:
+        x, a = np.abs(x), self.cubic
+        if self.mode == "linear":
+            return np.maximum(1 - x, 0)
+        near = ((a + 2) * x - (a + 3)) * x * x + 1
+        far = ((a * x - 5 * a) * x + 8 * a) * x - 4 * a
+        return np.where(x <= 1, near, np.where(x < 2, far, 0))
+
+
+class _Resized(Resized):
+    """A resize of TensorFlow: bicubic (Keys 1981), or as in TensorFlow 1 without `half_pixel_centers`."""
+
+    def centers(self) -> np.ndarray:
+        scale = np.float32(self.size) / np.float32(self.outputs)
+        if self.mode != "cubic":
+            return np.arange(self.outputs, dtype=np.float32) * scale
         # TensorFlow looks up the weights in a table of 1024 steps.
-        rest = np.rint((centers - below) * 1024) / 1024
-        positions = below + np.arange(-1, 3)[:, np.newaxis]
-        distance = np.abs(np.arange(-1, 3)[:, np.newaxis] - rest)
-        a = -0.5
-        near = ((a + 2) * distance - (a + 3)) * distance * distance + 1
-        far = ((a * distance - 5 * a) * distance + 8 * a) * distance - 4 * a
-        weights = np.where(distance <= 1, near, np.where(distance < 2, far, 0))
-        weights = np.where((positions >= 0) & (positions < self.size), weights, 0)
-        return Taps(np.clip(positions, 0, self.size - 1).astype(np.int32), weights / weights.sum(0))
+        return np.rint(((np.arange(self.outputs) + 0.5) * float(scale) - 0.5) * 1024) / 1024
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,10 +159,11 @@ def _resize(call: Call, x: Array, size: Value) -> Array:
         if kind == "ResizeBicubic":
             if aligned or not halves:
                 raise call.refuse("has half_pixel_centers=False", "use tf.image.resize of TensorFlow 2")
-            return _Cubic(size, outputs)
+            return _Resized(size, outputs, outputs / size, "cubic", "half_pixel")
+        mode = "linear" if kind == "ResizeBilinear" else "nearest"
         if not (aligned or halves):
-            return _Legacy(size, outputs, kind == "ResizeBilinear")
-        return Interpolation(size, outputs, "linear" if kind == "ResizeBilinear" else "nearest", aligned)
+            return _Resized(size, outputs, outputs / size, mode, "asymmetric")
+        return Interpolation(size, outputs, mode, aligned)
 
     lines = {i: line(x.sizes[i], n) for i, n in enumerate(outputs, 1) if x.sizes[i] != n}
     y = resampled(x, lines, "resize")

@@ -1,7 +1,8 @@
 """Operations that rearrange axes, join arrays and select parts of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,26 +31,10 @@ Named = Array | Unnamed
 _SLICED_DIMS = 6  # TensorFlow slices at most 8 dimensions; stacks of slices have one or two more.
 
 
-@operation("Shape", ours="a constant")
-def _shape(call: Call, x: Named) -> np.ndarray:
-    return np.array(x.sizes, call.get("out_type", tf.int32).as_numpy_dtype)
-
-
-@operation("ShapeN", ours="a constant")
+@operation("Shape", "ShapeN", ours="a constant")
 def _shapes(call: Call, *values: Value) -> tuple[np.ndarray, ...]:
     dtype = call.get("out_type", tf.int32).as_numpy_dtype
     return tuple(np.array(sizes_of(x), dtype) for x in values)
-
-
-@operation("Size", ours="a constant")
-def _size(call: Call, x: Named) -> np.ndarray:
-    return np.array(math.prod(x.sizes), call.get("out_type", tf.int32).as_numpy_dtype)
-
-
-@operation("Rank", ours="a constant")
-def _rank(call: Call, x: Named) -> np.ndarray:
-    del call
-    return np.array(len(x.sizes), np.int32)
 
 
 @operation("Reshape", ours="mtf.reshape, if it is more than a merge of axes")
@@ -82,11 +67,6 @@ def _squeeze(call: Call, x: Named) -> Named:
     return reshaped(x, [n for i, n in enumerate(x.sizes) if i not in gone])
 
 
-@operation("Transpose", ours="x")
-def _transpose(call: Call, x: Named, order: Value) -> Named:
-    return transposed(x, call.ints(order, "axes"))
-
-
 def _repeated(x: Named, sizes: Sequence[int]) -> Array:
     """Repeats axes of size 1, and elements of other axes, by factors that the tensor lacks."""
     array = as_array(x)
@@ -101,19 +81,21 @@ def _repeated(x: Named, sizes: Sequence[int]) -> Array:
     return Array(array.tensor, axes)
 
 
-@operation("Tile", ours="a repetition; mi.ops.resize3d where it is an up-sampling")
 def _tile(call: Call, x: Named, multiples: Value) -> Array:
     return _repeated(x, [n * m for n, m in zip(x.sizes, call.ints(multiples, "multiples"), strict=True)])
 
 
-@operation("BroadcastTo", ours="a repetition")
-def _broadcast_to(call: Call, x: Named, shape: Value) -> Array:
-    return _repeated(x, call.ints(shape, "sizes"))
-
-
-@operation("Fill", ours="mtf.constant")
-def _fill(call: Call, shape: Value, value: Named) -> Array:
-    return _repeated(reshaped(value, []), call.ints(shape, "sizes"))
+# {operation: (its conversion, what computes it)}
+_FORMULAS: dict[str, tuple[Callable[..., Any], str]] = {
+    "BroadcastTo": (lambda call, x, shape: _repeated(x, call.ints(shape, "sizes")), "a repetition"),
+    "Fill": (lambda call, shape, x: _repeated(reshaped(x, []), call.ints(shape, "sizes")), "mtf.constant"),
+    "Rank": (lambda call, x: np.array(len(x.sizes), np.int32), "a constant"),
+    "Size": (lambda call, x: np.array(math.prod(x.sizes), call.get("out_type", tf.int32).as_numpy_dtype), "a constant"),
+    "Tile": (_tile, "a repetition; mi.ops.resize3d where it is an up-sampling"),
+    "Transpose": (lambda call, x, order: transposed(x, call.ints(order, "axes")), "x"),
+}
+for _name, (_function, _ours) in _FORMULAS.items():
+    operation(_name, ours=_ours)(_function)
 
 
 @operation("ZerosLike", "OnesLike", ours="a constant")
@@ -146,32 +128,27 @@ def _strided_slice(call: Call, x: Named, begin: Value, end: Value, strides: Valu
     def has(mask: str, i: int) -> bool:
         return bool(call.get(mask, 0) >> i & 1)
 
-    specs, added = list(range(len(starts))), sum(has("new_axis_mask", i) for i in range(len(starts)))
-    if not any(has("ellipsis_mask", i) for i in specs):
-        specs.append(-1)
-    axes: list[tuple[int, bool]] = []  # of the result: the axis of `x`, or -1 for a new one; whether it is dropped
-    at = 0
-    for i in specs:
-        if i == -1 or has("ellipsis_mask", i):
-            given = len([j for j in specs if j != -1 and not has("ellipsis_mask", j)]) - added
-            rest = len(array.sizes) - given
-            axes += [(at + j, False) for j in range(rest)]
-            at += rest
-        elif has("new_axis_mask", i):
-            axes.append((-1, False))
+    items: list[Any] = []
+    for i, (start, stop, step) in enumerate(zip(starts, stops, steps, strict=True)):
+        part = slice(None if has("begin_mask", i) else start, None if has("end_mask", i) else stop, step)
+        item = start if has("shrink_axis_mask", i) else part
+        items.append(... if has("ellipsis_mask", i) else None if has("new_axis_mask", i) else item)
+    items += [] if ... in items else [...]
+    at = items.index(...)
+    items[at : at + 1] = [slice(None)] * (len(array.sizes) + 1 - sum(item is not None for item in items))
+    at, axes = 0, list[int | None]()  # the axes of `x` that the result has, and None for new ones
+    for item in items:
+        if item is None:
+            axes.append(None)
+            continue
+        positions = range(array.sizes[at])[item]
+        if isinstance(positions, int):
+            array = take(call, array, at, range(positions, positions + 1))
         else:
-            size = array.sizes[at]
-            if has("shrink_axis_mask", i):
-                place = starts[i] % size
-                array = take(call, array, at, range(place, place + 1))
-            else:
-                start = None if has("begin_mask", i) else starts[i]
-                stop = None if has("end_mask", i) else stops[i]
-                array = take(call, array, at, range(size)[start : stop : steps[i]])
-            axes.append((at, has("shrink_axis_mask", i)))
-            at += 1
-    kept = [() if at == -1 else array.axes[at] for at, is_dropped in axes if not is_dropped]
-    return Array(array.tensor, kept).without_loose()
+            array = take(call, array, at, positions)
+            axes.append(at)
+        at += 1
+    return Array(array.tensor, [() if at is None else array.axes[at] for at in axes]).without_loose()
 
 
 @operation("Slice", ours="mtf.slice; spatial dimensions exchange halos")

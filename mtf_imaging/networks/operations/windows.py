@@ -1,7 +1,6 @@
 """Convolutions and pools. Every dimension may be split."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -67,8 +66,8 @@ class _Image:
         return transposed(Array(y, axes), [int(i) for i in np.argsort(self._order)])  # type: ignore[return-value]
 
 
-def _function(kind: str, number: int) -> Any:
-    return getattr(ops, f"{kind.format(number)}")
+def _kernel_axes(image: _Image, window: Sequence[int]) -> list[Axis]:
+    return [(mtf.Dimension(_KERNEL[i], n),) if i in image.used else () for i, n in enumerate(window)]
 
 
 def _with_name(y: mtf.Tensor, name: str) -> mtf.Tensor:
@@ -115,15 +114,14 @@ def _convolved(
     groups = groups or x.sizes[spatial_axes(call, len(x.sizes))[1]] // into
     image = _Image(call, x, window, keeps=groups > 1 or dilations is not None)
     channels = image.x.axes[-1][0]
-    axes: list[Axis] = [(mtf.Dimension(_KERNEL[i], n),) if i in image.used else () for i, n in enumerate(window)]
     inner = mtf.Dimension(_GROUP if groups > 1 else channels.name, into)
     filters = mtf.Dimension(free_name(_FILTERS, {inner.name}), out)
-    weights = named(call.mesh, kernel, [*axes, (inner,), (filters,)])
+    weights = named(call.mesh, kernel, [*_kernel_axes(image, window), (inner,), (filters,)])
     if not image.used:
         y = einsum(call, [image.x, Array(weights.laid(), [(inner,), (filters,)])], ["bi", "io"], "bo").laid()
         return image.restored(_with_name(y, channels.name), image.x.axes[0])
     more = len(image.used) - len(dilations or [])
-    y = _function("conv{}d", len(image.used))(
+    y = getattr(ops, f"conv{len(image.used)}d")(
         image.x.laid(),
         weights.laid(),
         strides=image.setting(call, "strides"),
@@ -144,10 +142,9 @@ def _conv_transpose(call: Call, sizes: Value, kernel: Value, x: Array) -> Array:
     outputs = [wanted[i] for i in spatial] if len(wanted) == len(x.sizes) else wanted
     image = _Image(call, x, [max(n, size) for n, size in zip(window, outputs)])
     channels = image.x.axes[-1][0]
-    axes: list[Axis] = [(mtf.Dimension(_KERNEL[i], n),) if i in image.used else () for i, n in enumerate(window)]
     filters = mtf.Dimension(free_name(_FILTERS, {channels.name}), out)
-    weights = named(call.mesh, kernel, [*axes, (filters,), (channels,)])
-    y = _function("conv{}d_transpose", len(image.used))(
+    weights = named(call.mesh, kernel, [*_kernel_axes(image, window), (filters,), (channels,)])
+    y = getattr(ops, f"conv{len(image.used)}d_transpose")(
         image.x.laid(),
         weights.laid(),
         strides=image.setting(call, "strides"),
@@ -168,7 +165,7 @@ def _pooled(call: Call, x: Array) -> Array:
     image = _Image(call, x, [ksize[i] for i in spatial])
     if not image.used:
         return x
-    y = _function(f"{kind}_pool{{}}d", len(image.used))(
+    y = getattr(ops, f"{kind}_pool{len(image.used)}d")(
         image.x.laid(),
         image.setting(call, "ksize"),
         strides=image.setting(call, "strides"),

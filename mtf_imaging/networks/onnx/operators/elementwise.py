@@ -23,33 +23,42 @@ _RENAMED = {
 _FOLDED: dict[str, Callable[..., tf.Tensor]] = {"Max": tf.maximum, "Min": tf.minimum, "Sum": tf.add}
 
 
-def _register() -> None:
-    def plain(name: str) -> Callable[..., tf.Tensor]:
-        return lambda call, *inputs: raw(name, *inputs)
-
-    def folded(function: Callable[..., tf.Tensor]) -> Callable[..., Value]:
-        return lambda call, *inputs: functools.reduce(function, inputs)
-
-    OPERATORS.update({name: plain(own) for name, own in [*zip(_SAME, _SAME), *_RENAMED.items()]})
-    OPERATORS.update({name: folded(function) for name, function in _FOLDED.items()})
+def _plain(name: str, call: Call, *inputs: Value) -> tf.Tensor:
+    return raw(name, *inputs)
 
 
-_register()
+def _folded(function: Callable[..., tf.Tensor], call: Call, *inputs: Value) -> Value:
+    return functools.reduce(function, inputs)
 
 
-@operator("Mean")
-def _mean(call: Call, *inputs: Value) -> Value:
-    return functools.reduce(tf.add, inputs) / len(inputs)
+OPERATORS |= {name: functools.partial(_plain, own) for name, own in [*zip(_SAME, _SAME), *_RENAMED.items()]}
+OPERATORS |= {name: functools.partial(_folded, function) for name, function in _FOLDED.items()}
 
 
-@operator("HardSwish")
-def _hard_swish(call: Call, x: Value) -> Value:
-    return x * tf.clip_by_value(x / 6 + 0.5, 0, 1)
+def _exponential(x: Value, factor: float, width: float, gain: float) -> tf.Tensor:
+    """Returns `gain max(x, 0) + gain factor (exp(min(x, 0) / width) - 1)`."""
+    below = tf.math.expm1(-tf.nn.relu(-x) / _number(x, width))
+    return _number(x, gain) * (tf.nn.relu(x) + _number(x, factor) * below)
 
 
-@operator("Mish")
-def _mish(call: Call, x: Value) -> Value:
-    return x * tf.tanh(tf.math.softplus(x))
+def _number(x: Value, number: float) -> Any:
+    return np.asarray(number, tf.as_dtype(x.dtype).as_numpy_dtype)
+
+
+OPERATORS |= {
+    "CastLike": lambda call, x, like: tf.cast(x, like.dtype),
+    "Celu": lambda call, x: _exponential(x, call.get("alpha", 1.0), call.get("alpha", 1.0), 1.0),
+    "Elu": lambda call, x: _exponential(x, call.get("alpha", 1.0), 1.0, 1.0),
+    "Gelu": lambda call, x: tf.nn.gelu(x, approximate=call.get("approximate", "none") == "tanh"),
+    "HardSigmoid": lambda call, x: tf.clip_by_value(x * call.get("alpha", 0.2) + call.get("beta", 0.5), 0, 1),
+    "HardSwish": lambda call, x: x * tf.clip_by_value(x / 6 + 0.5, 0, 1),
+    "LeakyRelu": lambda call, x: tf.nn.leaky_relu(x, call.get("alpha", 0.01)),
+    "Mean": lambda call, *inputs: functools.reduce(tf.add, inputs) / len(inputs),
+    "Mish": lambda call, x: x * tf.tanh(tf.math.softplus(x)),
+    "PRelu": lambda call, x, slope: tf.nn.relu(x) - slope * tf.nn.relu(-x),
+    "Selu": lambda call, x: _exponential(x, call.get("alpha", 1.6732632), 1.0, call.get("gamma", 1.050701)),
+    "ThresholdedRelu": lambda call, x: tf.where(x > _number(x, call.get("alpha", 1.0)), x, _number(x, 0)),
+}
 
 
 @operator("IsInf")
@@ -92,66 +101,10 @@ def _cast(call: Call, x: Value) -> tf.Tensor:
     return tf.cast(x, onnx.helper.tensor_dtype_to_np_dtype(call.get("to")))
 
 
-@operator("CastLike")
-def _cast_like(call: Call, x: Value, like: Value) -> tf.Tensor:
-    return tf.cast(x, like.dtype)
-
-
 @operator("Dropout")
 def _dropout(call: Call, x: Value, ratio: Value | None = None, training: Value | None = None) -> Value:
     share = 0.5 if ratio is None else call.numbers(ratio, "ratios").item()
     return tf.nn.dropout(x, share) if call.training else tf.identity(x)
-
-
-@operator("LeakyRelu")
-def _leaky_relu(call: Call, x: Value) -> tf.Tensor:
-    return tf.nn.leaky_relu(x, call.get("alpha", 0.01))
-
-
-@operator("PRelu")
-def _prelu(call: Call, x: Value, slope: Value) -> tf.Tensor:
-    return tf.nn.relu(x) - slope * tf.nn.relu(-x)
-
-
-@operator("ThresholdedRelu")
-def _thresholded_relu(call: Call, x: Value) -> tf.Tensor:
-    return tf.where(x > _number(x, call.get("alpha", 1.0)), x, _number(x, 0))
-
-
-@operator("Elu")
-def _elu(call: Call, x: Value) -> tf.Tensor:
-    return _exponential(x, call.get("alpha", 1.0), 1.0, 1.0)
-
-
-@operator("Selu")
-def _selu(call: Call, x: Value) -> tf.Tensor:
-    return _exponential(x, call.get("alpha", 1.6732632), 1.0, call.get("gamma", 1.050701))
-
-
-@operator("Celu")
-def _celu(call: Call, x: Value) -> tf.Tensor:
-    alpha = call.get("alpha", 1.0)
-    return _exponential(x, alpha, alpha, 1.0)
-
-
-def _exponential(x: Value, factor: float, width: float, gain: float) -> tf.Tensor:
-    """Returns `gain max(x, 0) + gain factor (exp(min(x, 0) / width) - 1)`."""
-    below = tf.math.expm1(-tf.nn.relu(-x) / _number(x, width))
-    return _number(x, gain) * (tf.nn.relu(x) + _number(x, factor) * below)
-
-
-def _number(x: Value, number: float) -> Any:
-    return np.asarray(number, tf.as_dtype(x.dtype).as_numpy_dtype)
-
-
-@operator("HardSigmoid")
-def _hard_sigmoid(call: Call, x: Value) -> tf.Tensor:
-    return tf.clip_by_value(x * call.get("alpha", 0.2) + call.get("beta", 0.5), 0, 1)
-
-
-@operator("Gelu")
-def _gelu(call: Call, x: Value) -> tf.Tensor:
-    return tf.nn.gelu(x, approximate=call.get("approximate", "none") == "tanh")
 
 
 @operator("Shrink")

@@ -2,7 +2,9 @@
 
 import tensorflow as tf
 
-from mtf_imaging.networks.onnx.registry import Call, Value, operator
+from mtf_imaging.networks.onnx.registry import OPERATORS, Call, Value, operator
+
+OPERATORS["Einsum"] = lambda call, *inputs: tf.einsum(call.get("equation"), *inputs)
 
 
 @operator("MatMul")
@@ -20,8 +22,3 @@ def _gemm(call: Call, a: Value, b: Value, c: Value | None = None) -> tf.Tensor:
     y = tf.matmul(a, b, bool(call.get("transA", 0)), bool(call.get("transB", 0)))
     y = y if alpha == 1 else y * alpha
     return y if c is None else y + (c if beta == 1 else c * beta)
-
-
-@operator("Einsum")
-def _einsum(call: Call, *inputs: Value) -> tf.Tensor:
-    return tf.einsum(call.get("equation"), *inputs)

@@ -1,5 +1,6 @@
 """Reductions over axes."""
 
+import functools
 from collections.abc import Callable
 
 import tensorflow as tf
@@ -20,18 +21,20 @@ _REDUCTIONS: dict[str, Callable[..., tf.Tensor]] = {
 }
 
 
-def _register() -> None:
-    def reduction(function: Callable[..., tf.Tensor]) -> Callable[..., tf.Tensor]:
-        def reduced(call: Call, x: Value, axes: Value | None = None) -> tf.Tensor:
-            whole = [] if call.get("noop_with_empty_axes", 0) else range(len(x.shape))
-            return function(x, call.axes(axes, whole), bool(call.get("keepdims", 1)))
-
-        return reduced
-
-    OPERATORS.update({name: reduction(function) for name, function in _REDUCTIONS.items()})
+def _reduced(function: Callable[..., tf.Tensor], call: Call, x: Value, axes: Value | None = None) -> tf.Tensor:
+    whole = [] if call.get("noop_with_empty_axes", 0) else range(len(x.shape))
+    return function(x, call.axes(axes, whole), bool(call.get("keepdims", 1)))
 
 
-_register()
+OPERATORS.update({name: functools.partial(_reduced, function) for name, function in _REDUCTIONS.items()})
+
+
+def _pooled(function: Callable[..., tf.Tensor], call: Call, x: Value) -> tf.Tensor:
+    return function(x, range(2, len(x.shape)), keepdims=True)
+
+
+OPERATORS["GlobalAveragePool"] = functools.partial(_pooled, tf.reduce_mean)
+OPERATORS["GlobalMaxPool"] = functools.partial(_pooled, tf.reduce_max)
 
 
 @operator("ArgMax", "ArgMin")
@@ -43,19 +46,6 @@ def _argmax(call: Call, x: Value) -> tf.Tensor:
     return tf.expand_dims(y, axis) if call.get("keepdims", 1) else y
 
 
-@operator("GlobalAveragePool")
-def _global_average(call: Call, x: Value) -> tf.Tensor:
-    return tf.reduce_mean(x, range(2, len(x.shape)), keepdims=True)
-
-
-@operator("GlobalMaxPool")
-def _global_max(call: Call, x: Value) -> tf.Tensor:
-    return tf.reduce_max(x, range(2, len(x.shape)), keepdims=True)
-
-
 @operator("LpNormalization")
 def _lp_normalization(call: Call, x: Value) -> tf.Tensor:
-    axis = call.get("axis", -1)
-    if call.get("p", 2) == 1:
-        return x / tf.reduce_sum(tf.abs(x), axis, keepdims=True)
-    return x / tf.sqrt(tf.reduce_sum(tf.square(x), axis, keepdims=True))
+    return x / _REDUCTIONS[f"ReduceL{call.get('p', 2)}"](x, call.get("axis", -1), True)

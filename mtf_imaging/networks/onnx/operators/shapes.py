@@ -8,28 +8,23 @@ import tensorflow as tf
 from mtf_imaging.networks.array import selection
 from mtf_imaging.networks.onnx.operators.resizing import resampled
 from mtf_imaging.networks.onnx.operators.shuffling import shuffled
-from mtf_imaging.networks.onnx.registry import Call, Value, operator, sizes
+from mtf_imaging.networks.onnx.registry import OPERATORS, Call, Value, operator, sizes
 
-
-@operator("Shape")
-def _shape(call: Call, x: Value) -> np.ndarray:
-    return np.array(sizes(x)[call.get("start", 0) : call.get("end")], np.int64)
-
-
-@operator("Size")
-def _size(call: Call, x: Value) -> np.ndarray:
-    return np.array(np.prod(sizes(x), dtype=np.int64))
-
-
-@operator("ConstantOfShape")
-def _constant_of_shape(call: Call, shape: Value) -> tf.Tensor:
-    value = call.get("value", np.zeros(1, np.float32))
-    return tf.fill(call.ints(shape, "sizes"), value.reshape([]))
-
-
-@operator("Range")
-def _range(call: Call, start: Value, limit: Value, delta: Value) -> tf.Tensor:
-    return tf.range(*(call.numbers(v, "limits") for v in (start, limit, delta)))
+OPERATORS |= {
+    "Concat": lambda call, *inputs: tf.concat(inputs, call.get("axis")),
+    "ConstantOfShape": lambda call, shape: tf.fill(
+        call.ints(shape, "sizes"), call.get("value", np.zeros(1, np.float32)).reshape([])
+    ),
+    "Expand": lambda call, x, shape: tf.broadcast_to(
+        x, np.broadcast_shapes(tuple(sizes(x)), tuple(call.ints(shape, "sizes")))
+    ),
+    "Range": lambda call, *limits: tf.range(*(call.numbers(v, "limits") for v in limits)),
+    "Shape": lambda call, x: np.array(sizes(x)[call.get("start", 0) : call.get("end")], np.int64),
+    "Size": lambda call, x: np.array(np.prod(sizes(x), dtype=np.int64)),
+    "Squeeze": lambda call, x, axes=None: tf.squeeze(x, call.axes(axes, [i for i, n in enumerate(sizes(x)) if n == 1])),
+    "Tile": lambda call, x, repeats: tf.tile(x, call.ints(repeats, "repeats")),
+    "Transpose": lambda call, x: tf.transpose(x, call.get("perm", [*range(len(x.shape))][::-1])),
+}
 
 
 @operator("Reshape")
@@ -55,37 +50,12 @@ def _flatten(call: Call, x: Value) -> tf.Tensor:
     return tf.reshape(x, [rows, int(np.prod(sizes(x))) // rows])
 
 
-@operator("Transpose")
-def _transpose(call: Call, x: Value) -> tf.Tensor:
-    return tf.transpose(x, call.get("perm", [*range(len(x.shape))][::-1]))
-
-
-@operator("Squeeze")
-def _squeeze(call: Call, x: Value, axes: Value | None = None) -> tf.Tensor:
-    return tf.squeeze(x, call.axes(axes, [i for i, n in enumerate(sizes(x)) if n == 1]))
-
-
 @operator("Unsqueeze")
 def _unsqueeze(call: Call, x: Value, axes: Value) -> tf.Tensor:
     rank = len(x.shape) + len(call.ints(axes, "axes"))
     for axis in sorted(i % rank for i in call.ints(axes, "axes")):
         x = tf.expand_dims(x, axis)
     return x
-
-
-@operator("Expand")
-def _expand(call: Call, x: Value, shape: Value) -> tf.Tensor:
-    return tf.broadcast_to(x, np.broadcast_shapes(tuple(sizes(x)), tuple(call.ints(shape, "sizes"))))
-
-
-@operator("Tile")
-def _tile(call: Call, x: Value, repeats: Value) -> tf.Tensor:
-    return tf.tile(x, call.ints(repeats, "repeats"))
-
-
-@operator("Concat")
-def _concat(call: Call, *inputs: Value) -> tf.Tensor:
-    return tf.concat(inputs, call.get("axis"))
 
 
 @operator("Split")

@@ -1,6 +1,7 @@
 """Convolutions and pools."""
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Sequence
@@ -36,16 +37,25 @@ class _Windows:
         return [(k - 1) * d + 1 for k, d in zip(self.kernel, self.dilations, strict=True)]
 
     def attributes(self) -> dict[str, Any]:
-        """Returns the settings as those of an operation of TensorFlow; one axis becomes two."""
-        extra = [1] * (len(self.kernel) == 1)
-        pads = [(0, 0), *self.pads, *[(0, 0)] * len(extra), (0, 0)]
+        """Returns the settings as those of an operation of TensorFlow."""
         return {
-            "ksize": [1, *self.kernel, *extra, 1],
-            "strides": [1, *self.strides, *extra, 1],
-            "dilations": [1, *self.dilations, *extra, 1],
+            "ksize": [1, *self.kernel, 1],
+            "strides": [1, *self.strides, 1],
+            "dilations": [1, *self.dilations, 1],
             "padding": "EXPLICIT",
-            "explicit_paddings": [n for pair in pads for n in pair],
+            "explicit_paddings": [n for pair in [(0, 0), *self.pads, (0, 0)] for n in pair],
         }
+
+    def fused(self, call: Call, names: Sequence[str], inputs: Sequence[Value], y: tf.Tensor) -> tf.Tensor:
+        """Returns `y`, which one operation of the conversion computes.
+
+        Args:
+          call: the node.
+          names: the operation for at most two axes, and that for three.
+          inputs: its inputs.
+          y: the result with channels last, computed by TensorFlow.
+        """
+        return call.fused(names[len(self.kernel) > 2], inputs, [y], **self.attributes())[0]
 
 
 def _windows(call: Call, shape: Sequence[int], kernel: Sequence[int]) -> _Windows:
@@ -79,19 +89,13 @@ def _every(image: tf.Tensor, strides: Sequence[int]) -> tf.Tensor:
     return image[(slice(None), *(slice(None, None, s) for s in strides), slice(None))]
 
 
-def _wide(image: Value, axis: int = 2) -> Value:
-    """Returns an image or a kernel of one spatial axis with two, as the operations of TensorFlow need."""
-    return tf.expand_dims(image, axis)
-
-
 def _convolved(call: Call, image: tf.Tensor, kernel: Value, windows: _Windows) -> tf.Tensor:
     """Returns a convolution of an image with channels last with a kernel `[spatial..., in / groups, out]`."""
+    if len(windows.kernel) == 1:  # convolutions of groups have at least two axes
+        wide = _Windows([*windows.kernel, 1], [*windows.strides, 1], [*windows.dilations, 1], [*windows.pads, (0, 0)])
+        return tf.squeeze(_convolved(call, tf.expand_dims(image, 2), tf.expand_dims(kernel, 1), wide), [2])
     y = tf.nn.convolution(_padded(image, windows.pads), kernel, 1, "VALID", dilations=windows.dilations)
-    y = _every(y, windows.strides)
-    if len(windows.kernel) == 1:
-        wide = call.fused("Conv2D", [_wide(image), _wide(kernel, 1)], [_wide(y)], **windows.attributes())
-        return tf.squeeze(wide[0], [2])
-    return call.fused(f"Conv{len(windows.kernel)}D", [image, kernel], [y], **windows.attributes())[0]
+    return windows.fused(call, ["Conv2D", "Conv3D"], [image, kernel], _every(y, windows.strides))
 
 
 def _with_bias(y: tf.Tensor, bias: Value | None) -> tf.Tensor:
@@ -135,8 +139,12 @@ def _conv_transpose(call: Call, x: Value, kernel: Value, bias: Value | None = No
     image = channels_last(x)
     if groups == 1:
         weights = tf.transpose(kernel, [*range(2, n + 2), 1, 0])
-        y = _adjoint(call, image, weights, dataclasses.replace(windows, pads=pads), full, outputs)
-        return _with_bias(y, bias)
+        case, out = sizes(image)[0], sizes(kernel)[1]
+        options = windows.strides, "VALID", None, windows.dilations
+        whole = tf.nn.conv_transpose(image, weights, [case, *full, out], *options)
+        given = [np.array([case, *outputs, out], np.int32), weights, image]
+        y, names = _padded(whole, [(-a, -b) for a, b in pads]), ["Conv2DBackpropInput", "Conv3DBackpropInputV2"]
+        return _with_bias(dataclasses.replace(windows, pads=pads).fused(call, names, given, y), bias)
     # There is no transposed convolution with groups: a convolution of the image with zeros between its voxels.
     into, out = sizes(kernel)[:2]
     spread = {
@@ -152,24 +160,6 @@ def _conv_transpose(call: Call, x: Value, kernel: Value, bias: Value | None = No
     return _with_bias(_convolved(call, resampled(call, image, spread), tf.reverse(weights, range(n)), plain), bias)
 
 
-def _adjoint(
-    call: Call, image: tf.Tensor, kernel: Value, windows: _Windows, full: list[int], outputs: list[int]
-) -> tf.Tensor:
-    """Returns a transposed convolution of an image with channels last with a kernel `[spatial..., out, in]`."""
-    n = len(full)
-    case, out = sizes(image)[0], sizes(kernel)[n]
-    whole = tf.nn.conv_transpose(
-        image, kernel, [case, *full, out], windows.strides, "VALID", dilations=windows.dilations
-    )
-    y = _padded(whole, [(-a, -b) for a, b in windows.pads])
-    if n == 1:
-        given = [np.array([case, *outputs, 1, out], np.int32), _wide(kernel, 1), _wide(image)]
-        return tf.squeeze(call.fused("Conv2DBackpropInput", given, [_wide(y)], **windows.attributes())[0], [2])
-    name = "Conv2DBackpropInput" if n == 2 else "Conv3DBackpropInputV2"
-    given = [np.array([case, *outputs, out], np.int32), kernel, image]
-    return call.fused(name, given, [y], **windows.attributes())[0]
-
-
 def _ceiled(windows: _Windows, shape: Sequence[int]) -> _Windows:
     """Returns windows with more padding at the end, so that the number of outputs is rounded up.
 
@@ -181,14 +171,6 @@ def _ceiled(windows: _Windows, shape: Sequence[int]) -> _Windows:
         outputs -= (outputs - 1) * s >= size + a
         pads.append((a, max(b, (outputs - 1) * s + e - size - a)))
     return dataclasses.replace(windows, pads=pads)
-
-
-def _pooled(call: Call, kind: str, image: tf.Tensor, y: tf.Tensor, windows: _Windows) -> tf.Tensor:
-    """Returns a pool of an image with channels last, computed by TensorFlow as `y`."""
-    if len(windows.kernel) == 1:
-        return tf.squeeze(call.fused(kind, [_wide(image)], [_wide(y)], **windows.attributes())[0], [2])
-    name = kind if len(windows.kernel) == 2 else f"{kind}3D"
-    return call.fused(name, [image], [y], **windows.attributes())[0]
 
 
 def _taps(call: Call, padded: tf.Tensor, windows: _Windows) -> list[tf.Tensor]:
@@ -215,12 +197,9 @@ def _max_pool(call: Call, x: Value) -> tf.Tensor:
     windows = _ceiled(windows, shape) if call.get("ceil_mode", 0) else windows
     padded = _padded(image, windows.pads, tf.as_dtype(x.dtype).min)
     if max(windows.dilations) > 1:
-        first, *rest = _taps(call, padded, windows)
-        for tap in rest:
-            first = tf.maximum(first, tap)
-        return channels_first(first)
+        return channels_first(functools.reduce(tf.maximum, _taps(call, padded, windows)))
     y = _every(tf.nn.pool(padded, windows.kernel, "MAX"), windows.strides)
-    return channels_first(_pooled(call, "MaxPool", image, y, windows))
+    return channels_first(windows.fused(call, ["MaxPool", "MaxPool3D"], [image], y))
 
 
 @operator("AveragePool")
@@ -235,16 +214,15 @@ def _average_pool(call: Call, x: Value) -> tf.Tensor:
         windows = dataclasses.replace(
             windows, pads=[(0, b - before) for (_, b), (_, before) in zip(windows.pads, pads)]
         )
-    padded = _padded(image, windows.pads)
-    counts = np.ones([1] * len(image.shape), image.dtype.as_numpy_dtype)
-    for i, (size, k, s, d, (a, b)) in enumerate(
-        zip(shape, windows.kernel, windows.strides, windows.dilations, windows.pads, strict=True), 1
-    ):
-        outputs = (size + a + b - (k - 1) * d - 1) // s + 1
-        places = s * np.arange(outputs)[:, np.newaxis] + d * np.arange(k) - a
-        inside = ((places >= 0) & (places < size)).sum(1)
-        counts = counts * inside.reshape([-1 if j == i else 1 for j in range(len(image.shape))]).astype(counts.dtype)
+
+    def sums(x: tf.Tensor) -> tf.Tensor:
+        """Returns the sums of windows, divided by a number."""
+        padded = _padded(x, windows.pads)
+        if max(windows.dilations) > 1:
+            return tf.add_n(_taps(call, padded, windows))
+        return _every(tf.nn.pool(padded, windows.kernel, "AVG"), windows.strides)
+
+    y = sums(image) / sums(np.ones([1, *shape, 1], image.dtype.as_numpy_dtype))
     if max(windows.dilations) > 1:
-        return channels_first(tf.add_n(_taps(call, padded, windows)) / counts)
-    y = _every(tf.nn.pool(padded, windows.kernel, "AVG"), windows.strides) * (math.prod(windows.kernel) / counts)
-    return channels_first(_pooled(call, "AvgPool", image, y, windows))
+        return channels_first(y)
+    return channels_first(windows.fused(call, ["AvgPool", "AvgPool3D"], [image], y))
