@@ -2,15 +2,32 @@
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import DataError
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 IMAGE, TARGET = "image", "labels"
 Pair = tuple[np.ndarray, np.ndarray]  # a prediction, or an image, with its target
+
+
+class Samples(Protocol):
+    """An array whose first axis counts samples: NumPy, memory-mapped, Zarr, or anything with slices."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> Any: ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, place: Any, /) -> Any: ...
 
 
 class ArrayPairs:
@@ -19,14 +36,14 @@ class ArrayPairs:
     The order changes with every pass over the samples.
 
     Args:
-      images: Array[samples, spatial..., channels]: NumPy, memory-mapped, Zarr, or anything with slices.
+      images: Array[samples, spatial..., channels].
       targets: Array[samples, ...].
 
     Raises:
       DataError: there are no samples, or as many images as targets.
     """
 
-    def __init__(self, images: Any, targets: Any) -> None:
+    def __init__(self, images: Samples, targets: Samples) -> None:
         counts = len(images), len(targets)
         if counts[0] != counts[1] or not counts[0]:
             raise DataError(
@@ -104,7 +121,7 @@ class DatasetPairs:
       DataError: its elements are not pairs of tensors with known shapes.
     """
 
-    def __init__(self, dataset: Any) -> None:
+    def __init__(self, dataset: "tf.data.Dataset") -> None:
         spec = dataset.element_spec
         known = isinstance(spec, tuple) and len(spec) == 2 and all(part.shape.is_fully_defined() for part in spec)
         if not known:

@@ -6,12 +6,12 @@ import tempfile
 import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.pairs import TARGET, ArrayPairs, DatasetPairs, ScoredPairs
+from mtf_imaging.data.pairs import TARGET, ArrayPairs, DatasetPairs, Samples, ScoredPairs
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError, DataError, Interrupted
@@ -19,13 +19,14 @@ from mtf_imaging.files.run_folder import EVAL
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.training import train
 from mtf_imaging.networks import Network, load
-from mtf_imaging.networks.task import NetworkTask
+from mtf_imaging.networks.task import NetworkTask, TrainableNetwork
 from mtf_imaging.networks.task import task as network_task
 from mtf_imaging.training.keras.layers import is_model
 from mtf_imaging.training.losses import LABELS, VALUES, named_loss
 from mtf_imaging.training.observers.callbacks import Callback
 from mtf_imaging.training.observers.step_table import read_rows
 from mtf_imaging.training.prediction import NetworkBuilder, predictor
+from mtf_imaging.training.task import Task
 
 _AXES = ("x", "y", "z")
 _LAYOUT = ("layout", "mesh_shape", "sequential", "offload_dir")
@@ -50,8 +51,8 @@ class _Function:
         dims = {"batch": batch, **sizes, "channels": self.channels}
         return {"image": (",".join(f"{name}:{size}" for name, size in dims.items()), tf.as_dtype(self.dtype))}
 
-    def __call__(self, training: bool = False, *, image: mtf.Tensor) -> Any:
-        return self.function(image)
+    def __call__(self, training: bool = False, **inputs: mtf.Tensor) -> Any:
+        return self.function(*inputs.values())
 
 
 class History:
@@ -65,12 +66,12 @@ class History:
       stopped: why the training stopped before its last step; None if it did not.
     """
 
-    def __init__(self, task: Any, model_dir: str | Path, stopped: str | None = None) -> None:
+    def __init__(self, task: Task, model_dir: str | Path, stopped: str | None = None) -> None:
         self.task, self.model_dir, self.stopped = task, Path(model_dir), stopped
         self.losses = _columns(self.model_dir / "losses.csv")
         self.scores = _columns(self.model_dir / EVAL / "scores.csv")
 
-    def predict(self, x: Any, **options: Any) -> np.ndarray:
+    def predict(self, x: Samples, **options: Any) -> np.ndarray:
         """Returns the predictions for images; see `predict`."""
         return predict(self.task, x, model_dir=self.model_dir, **options)
 
@@ -86,12 +87,12 @@ def _columns(path: Path) -> dict[str, list[float]]:
 
 
 def fit(
-    network: Any,
-    x: Any,
-    y: Any = None,
-    loss: str | Callable[..., Any] | None = None,
+    network: object,
+    x: "Samples | tf.data.Dataset",
+    y: Samples | None = None,
+    loss: str | Callable[..., object] | None = None,
     *,
-    validation: tuple[Any, Any] | None = None,
+    validation: tuple[Samples, Samples] | None = None,
     callbacks: Sequence[Callback] = (),
     model_dir: str | Path | None = None,
     **settings: Any,
@@ -158,11 +159,11 @@ def fit(
 
 
 def predict(
-    network: Any,
-    x: Any,
+    network: object,
+    x: Samples,
     *,
     model_dir: str | Path | None = None,
-    loss: str | Callable[..., Any] | None = None,
+    loss: str | Callable[..., object] | None = None,
     **options: Any,
 ) -> np.ndarray:
     """Returns the predictions of a network for images.
@@ -196,26 +197,26 @@ def predict(
             "trained it, or call the method predict of what fit returned.",
             ["model_dir"],
         )
-    return np.stack([np.asarray(of_image(np.asarray(image))) for image in x])
+    return np.stack([np.asarray(of_image(np.asarray(image))) for image in map(x.__getitem__, range(len(x)))])
 
 
 class _NetworkOf(NamedTuple):
     """A network of any kind, and what its inputs need: the number of channels and the dtype."""
 
-    network: Any
+    network: object
     channels: int
     dtype: str
 
-    def task(self, loss: Any, targets: str = LABELS, dims: str | None = None) -> Any:
+    def task(self, loss: str | Callable[..., object] | None, targets: str = LABELS, dims: str | None = None) -> Task:
         """Returns the task; `dims` names the dimensions of the targets."""
-        network = self.network
-        if _is_task(network):
-            return network
-        if _is_plain(network):
-            network = _Function(network, self.channels, self.dtype)
-        elif not isinstance(network, Network):
-            network = load(network)
-        if loss is None and dims is None:
+        if _is_task(self.network):
+            return self.network
+        network: TrainableNetwork
+        if _is_plain(self.network):
+            network = _Function(self.network, self.channels, self.dtype)
+        else:
+            network = self.network if isinstance(self.network, Network) else load(self.network)
+        if loss is None:
             return network_task(network, _no_loss)
         named = named_loss(loss, targets)
         specs = None if dims is None else {TARGET: (dims, "int32" if targets == LABELS else "float32")}
@@ -226,12 +227,12 @@ def _no_loss(*_: object) -> None:
     raise ConfigError("the network was given without a loss. Fix: give loss.", ["loss"])
 
 
-def _is_task(network: Any) -> bool:
+def _is_task(network: object) -> TypeGuard[Task]:
     methods = ("inputs", "loss", "predict")
     return not is_model(type(network)) and all(callable(getattr(network, name, None)) for name in methods)
 
 
-def _is_plain(network: Any) -> bool:
+def _is_plain(network: object) -> TypeGuard[Callable[..., Any]]:
     """Returns whether a network is a function of named tensors, without weights."""
     has_weights = isinstance(network, Network | str | Path) or is_model(type(network))
     return callable(network) and not has_weights and not hasattr(network, "get_concrete_function")
@@ -242,7 +243,7 @@ def _layout(settings: dict[str, Any]) -> Layout:
     return Layout.of(**{"layout": "", **{name: settings.pop(name) for name in _LAYOUT if name in settings}})
 
 
-def _pairs(x: Any, y: Any) -> ArrayPairs | DatasetPairs:
+def _pairs(x: "Samples | tf.data.Dataset", y: Samples | None) -> ArrayPairs | DatasetPairs:
     if isinstance(x, tf.data.Dataset):
         return DatasetPairs(x)
     if y is None:
@@ -250,7 +251,9 @@ def _pairs(x: Any, y: Any) -> ArrayPairs | DatasetPairs:
     return ArrayPairs(x, y)
 
 
-def _task(network: Any, pairs: ArrayPairs | DatasetPairs, loss: Any, dtype: str) -> tuple[Any, str]:
+def _task(
+    network: object, pairs: ArrayPairs | DatasetPairs, loss: str | Callable[..., object] | None, dtype: str
+) -> tuple[Task, str]:
     """Returns the task of a network with a loss, and the measure of held-out samples."""
     image, target, target_dtype = pairs.shapes()
     axes, is_integer = _AXES[: len(image) - 1], target_dtype.kind in "biu"

@@ -1,7 +1,7 @@
 """A network of another library with a loss, as a task that `mi.jobs.train` trains."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import tensorflow as tf
 
@@ -9,10 +9,20 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.engine.ops.inference import is_inference
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.networks.network import Network
 from mtf_imaging.training.task import Inputs
 
 _LABELS = "labels"
+
+
+class TrainableNetwork(Protocol):
+    """What a task needs of a network: `Network` and functions of one image have it."""
+
+    @property
+    def input_names(self) -> tuple[str, ...]: ...
+
+    def inputs(self, batch: int, **sizes: int) -> Inputs: ...
+
+    def __call__(self, *, training: bool, **inputs: mtf.Tensor) -> Any: ...
 
 
 class NetworkTask:
@@ -20,7 +30,7 @@ class NetworkTask:
 
     def __init__(
         self,
-        network: Network,
+        network: TrainableNetwork,
         loss: Callable[..., Any],
         targets: Mapping[str, tuple[str, str]] | None,
         predict: Callable[[Any], Any] | None,
@@ -60,7 +70,7 @@ class NetworkTask:
 
 
 def task(
-    network: Network,
+    network: TrainableNetwork,
     loss: Callable[..., Any],
     targets: Mapping[str, tuple[str, str]] | None = None,
     predict: Callable[[Any], Any] | None = None,
