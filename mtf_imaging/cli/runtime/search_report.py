@@ -38,8 +38,11 @@ def ranking_text(
             f"No layout keeps {devices.number} processors busy. Fix: fewer --num_devices or a higher --resolution."
         )
     elif searched.best is None:
+        least = min(found.plan.memory for found in searched.found)
         lines.append(
-            "No layout fits. Fix: more --num_devices, a lower --resolution or --batch_size, or more --micro_batches."
+            f"No layout fits: the smallest needs {format_bytes(least)} of each device, and {devices.hardware.name} has "
+            f"{format_bytes(int(devices.memory))} for it. Fix: more --num_devices, a lower --resolution or "
+            "--batch_size, or more --micro_batches."
         )
     else:
         lines += [*_training(searched.best, step, devices, recipe, "training with the first layout"), ""]
