@@ -25,8 +25,8 @@ this package, the operations of TensorFlow that it computes, and the Keras layer
 contain them. *Many* are more than {many}. Other layers, and functions between layers, work if their graphs consist of
 these operations.
 
-A test compares each row with TensorFlow or ONNX Runtime, whole, split and in turns. The last column names one of its
-cases: `pytest tests/networks -k "NAME"`. Operations without a case are other names for the same, in graphs of earlier
+A test compares each row with TensorFlow or ONNX Runtime, whole, split and in turns. The last column selects one of its
+cases: `pytest tests/networks -k "CASE"`. Operations without a case are other names for the same, in graphs of earlier
 releases of TensorFlow, or random. The ONNX operators {constants} are computed when the network is converted.
 
 | in Keras | in TensorFlow | in ONNX | here | case |
@@ -94,7 +94,7 @@ def page(table: dict[str, Row]) -> str:
     for ours, row in sorted(table.items()):
         keras, onnx = _listed(row.keras), _listed(row.onnx)
         tensorflow = ", ".join(f"`{name}`" for name in row.tensorflow)
-        case = f"`{row.cases[0]}`" if row.cases else ""
+        case = f"`{' and '.join(row.cases[0].split())}`" if row.cases else ""  # as pytest's -k takes it
         lines.append(f"| {keras} | {tensorflow} | {onnx} | {ours} | {case} |")
     return "\n".join([_INTRODUCTION.format(many=_MANY, constants=_listed(CONSTANTS)) + "\n".join(lines), ""])
 

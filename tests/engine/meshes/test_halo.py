@@ -11,6 +11,7 @@ import tensorflow as tf
 from mtf_imaging.engine.layout.windows import Window, plan_split
 from mtf_imaging.engine.meshes.halo import Margin, exchanges, narrow, widen
 from mtf_imaging.engine.meshes.halo.gathering import gathered_margins
+from mtf_imaging.engine.meshes.halo.steps import cut
 from mtf_imaging.engine.meshes.transport import InProcess
 from tests.engine.meshes.processors import array, laid_out, make_mesh
 
@@ -319,3 +320,10 @@ def test_each_slice_is_cut_where_its_windows_begin(window, size, parts, one_devi
 
 def test_the_windows_above_are_cut():
     assert [plan_split(*window).needs_cut for window in WINDOWS].count(True) >= 8
+
+
+def test_voxels_are_cut_out_of_stacks_of_many_axes():
+    """TensorFlow slices at most 8 axes."""
+    stack = np.arange(3**3 * 2**7).reshape([3, 3, 3, *[2] * 7])
+    found = cut(tf.constant(stack), {0: (1, 2), 1: (0, 1), 6: (1, 1)})
+    np.testing.assert_array_equal(found, stack[:, 1:3, :1, :, :, :, :, 1:2])

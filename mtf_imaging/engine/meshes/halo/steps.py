@@ -11,7 +11,7 @@ from mtf_imaging.engine.meshes import portable
 from mtf_imaging.engine.meshes.exchange import Exchange
 from mtf_imaging.engine.meshes.halo.margin import Margin
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
-from mtf_imaging.engine.meshes.local import constant, reshape
+from mtf_imaging.engine.meshes.local import MOST_AXES, constant, reshape
 from mtf_imaging.engine.meshes.mesh_impl import ShardMeshImpl
 
 _PADDED_DIMENSIONS = 6
@@ -115,6 +115,12 @@ def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:
 
 def cut(stack: tf.Tensor, ranges: Mapping[int, tuple[int, int]]) -> tf.Tensor:
     """Cuts {dimension of a slice: (first voxel, number of voxels)} out of each slice."""
+    if len(stack.shape) > MOST_AXES:
+        for dim, (begin, size) in ranges.items():
+            before, after = stack.shape[: dim + 1], stack.shape[dim + 2 :]
+            joined = reshape(stack, [math.prod(before), stack.shape[dim + 1], math.prod(after)])
+            stack = reshape(joined[:, begin : begin + size], [*before, size, *after])
+        return stack
     begins, sizes = [0] * len(stack.shape), [-1] * len(stack.shape)
     for dim, (begin, size) in ranges.items():
         begins[dim + 1], sizes[dim + 1] = begin, size
