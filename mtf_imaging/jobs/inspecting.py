@@ -216,8 +216,8 @@ def _facts(description: Description, read: Sequence[CaseFingerprint]) -> Iterato
     for text in stored_axes({one.key: one.axis_codes for one in read}):
         yield "sides", text
     for number, name in enumerate(description.channels):
-        ends = (f([getattr(one.channels[number], end) for one in read]) for end, f in _ENDS.items())
-        low, high, first, last = ends
+        own = [one.channels[number] for one in read]
+        low, high, first, last = (f([getattr(one, end) for one in own]) for end, f in _ENDS.items())
         yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {first:.4g} to {last:.4g}: {content_of(low, high)}"
 
 
