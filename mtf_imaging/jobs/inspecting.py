@@ -130,7 +130,7 @@ def inspect(own: InspectSettings) -> Inspection:
       The inspection. Cases that cannot be used are among its faults.
 
     Raises:
-      DataError: `write` names a file that exists.
+      DataError: the path does not exist, or `write` names a file that does.
     """
     path = Path(own.data_dir)
     kind = detect_kind(path) or KINDS[VOLUMES]
@@ -142,10 +142,10 @@ def inspect(own: InspectSettings) -> Inspection:
             found = _volumes(path, data, own) if data else Inspection()
         else:
             found = _files(path, kind)
-        texts = [record.getMessage() for record in records if record.levelno >= logging.WARNING]
+        texts = dict.fromkeys(record.getMessage() for record in records if record.levelno >= logging.WARNING)
         rows = (("data", f"{path}, {kind.title}"), *found.rows)
-        faults, texts = [*faults, *found.faults], [*texts, *found.warnings]
-        found = dataclasses.replace(found, rows=rows, faults=tuple(faults), warnings=tuple(texts))
+        faults, warnings = [*faults, *found.faults], [*texts, *found.warnings]
+        found = dataclasses.replace(found, rows=rows, faults=tuple(faults), warnings=tuple(warnings))
         if own.page:
             write_bytes(own.page, _page(found, data, read_spacing_table(own.spacing_table)))
     return found
@@ -183,8 +183,10 @@ def _find(path: Path, faults: list[str]) -> DataSet | None:
     try:
         if path.is_dir() and find_description(path)[0] is None and (published := find_published(path)):
             return published
-        return find_data_set(path)
+        return find_data_set(path, need_labels=path.is_dir())
     except DataError as error:
+        if not path.exists():
+            raise
         faults.append(str(error))
     with contextlib.suppress(DataError):
         return find_data_set(path, need_labels=False)
@@ -216,8 +218,8 @@ def _facts(description: Description, read: Sequence[CaseFingerprint]) -> Iterato
     for text in stored_axes({one.key: one.axis_codes for one in read}):
         yield "sides", text
     for number, name in enumerate(description.channels):
-        ends = (f([getattr(one.channels[number], end) for one in read]) for end, f in _ENDS.items())
-        low, high, first, last = ends
+        own = [one.channels[number] for one in read]
+        low, high, first, last = (f([getattr(one, end) for one in own]) for end, f in _ENDS.items())
         yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {first:.4g} to {last:.4g}: {content_of(low, high)}"
 
 

@@ -332,3 +332,8 @@ def test_a_copy_of_a_file_is_skipped(tmp_path, caplog):
     np.testing.assert_array_equal(read_volume(folder).hu, expected)
     assert "copy.dcm" in caplog.text
     assert "is a copy of" in caplog.text
+    changed = pydicom.dcmread(first)
+    changed.PixelData = bytes(len(changed.PixelData))
+    changed.save_as(folder / "copy.dcm")
+    with pytest.raises(DataError, match=r"copy\.dcm"):
+        read_volume(folder)

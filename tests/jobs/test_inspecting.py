@@ -116,6 +116,22 @@ def test_a_fault_is_on_the_first_screen(tmp_path, name):
     assert expected in " ".join(line.strip() for line in screen)
 
 
+def test_one_image_needs_no_mask_and_a_missing_path_is_refused(tmp_path):
+    save(tmp_path / "a.nii.gz", image())
+    found = inspect(tmp_path / "a.nii.gz")
+    assert (found.faults, dict(found.rows)["cases"]) == ((), "1, 0 with a mask")
+    with pytest.raises(mi.DataError, match="does not exist"):
+        inspect(tmp_path / "b")
+
+
+def test_files_of_other_formats_are_named_once(tmp_path):
+    folder = data_set(tmp_path / "d", [mask()])
+    (folder / "a.mgz").touch()
+    (folder / "dataset.json").unlink()
+    (warning,) = [text for text in inspect(folder).warnings if "a.mgz" in text]
+    assert [text for name, text in inspect(folder).all_rows if text == warning] == [warning]
+
+
 def test_similar_faults_are_one(tmp_path):
     found = inspect(data_set(tmp_path / "d", [mask(right=7), mask(right=8), mask()]))
     assert len(found.faults) == 2

@@ -9,6 +9,24 @@ _SMALL = "tests/data/test_small_faults.py sampled_labels or normal_values"
 
 MUTANTS = [
     *mutants(
+        "mtf_imaging/data/reading/mask_folders.py",
+        "tests/data/test_published.py",
+        ("stored.scaled(file.read(planes)) > 0", "stored.scaled(file.read(planes)) > 1"),
+        ("if not opened:", "if False:"),
+        ("if self._overlaps:", "if False:"),
+    ),
+    *mutants(
+        "mtf_imaging/data/fingerprint.py",
+        "tests/jobs/test_inspecting.py",
+        ("np.arange(len(counts)) + 0.5", "np.arange(len(counts))"),
+    ),
+    *mutants(
+        "mtf_imaging/data/formats/dicom/headers.py",
+        "tests/data/test_dicom.py copy",
+        ("elif first is not plane:", "elif False:"),
+        ("if first is not plane and filecmp", "if first is plane and filecmp"),
+    ),
+    *mutants(
         "mtf_imaging/data/intensities/scaling.py",
         "tests/data/test_intensities.py",
         ("values -= self.offset", "values += self.offset"),

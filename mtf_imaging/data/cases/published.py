@@ -28,18 +28,14 @@ def find_published(folder: Path) -> DataSet | None:
         images, masks = scheme.match_channels(names), _masks(scheme, names)
         if not images or not masks.keys() & images.keys():
             continue
-        numbers = range(len(scheme.channels))
-        own = [n for n in numbers if 2 * sum(n in files for files in images.values()) > len(images)]
+        own = [n for n in range(len(scheme.channels)) if 2 * sum(n in files for files in images.values()) > len(images)]
         cases = {key: [files[n] for n in own] for key, files in images.items() if files.keys() >= {*own}}
         others = [file for key, files in images.items() if key not in cases for file in files.values()]
         warn_of_others(folder, "image", others, "of cases that lack a channel")
-        channels = [[*scheme.channels][n] for n in own]
+        channels = {str(number): [*scheme.channels][n] for number, n in enumerate(own)}
         labels = scheme.values or _labels(masks.values())
-        fields = {
-            "channel_names": dict(zip(map(str, numbers), channels, strict=False)),
-            "labels": {"background": 0, **labels},
-        }
-        description = from_fields({**fields, "rules": ANY_RULES}, scheme.title)
+        fields = {"channel_names": channels, "labels": {"background": 0, **labels}, "rules": ANY_RULES}
+        description = from_fields(fields, scheme.title)
         found = [
             Case(key, files[0], masks.get(key), key + NIFTI.endings[0], tuple(files))
             for key, files in sorted(cases.items(), key=lambda item: natural_key(item[0]))

@@ -50,7 +50,8 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
             warn_once(f"{path}: this file is {what} in .gz; it is read by its content.")
         dtype, values, header = image.get_data_dtype(), image.dataobj, image.header.copy()
         shape = _with_planes(image.shape)
-        header.set_data_shape(shape)
+        if shape != image.shape:
+            header.set_data_shape(shape)
         if dtype.kind not in "iuf":
             raise Fault(f"voxels are of type {dtype}, not plain numbers", "store one number (HU or label) per voxel")
         if len(shape) < 3 or min(shape) < 1 or sum(size != 1 for size in shape[3:]) > 1 or math.prod(shape[5:]) > 1:

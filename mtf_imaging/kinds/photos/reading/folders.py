@@ -80,7 +80,7 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
         if missing:
             raise DataError(
                 f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
-                f"{some([photo.key for photo in missing])}. Fix: add the label images as PNG files, or leave these "
+                f"{some([photo.key for photo in missing], 5)}. Fix: add the label images as PNG files, or leave these "
                 "photos out of the list or the folder."
             )
     return photos
@@ -171,7 +171,7 @@ class _Lists:
         keys = [normalize_name(line.strip()) for line in read_text(path).split("\n") if line.strip()]
         twice = _repeated(keys)
         if twice:
-            raise DataError(f"{path}: {len(twice)} photos occur twice: {some(twice)}. Fix: list each photo once.")
+            raise DataError(f"{path}: {len(twice)} photos occur twice: {some(twice, 5)}. Fix: list each photo once.")
         _check_photos_exist(folder / self.image_folder, keys, images, str(path))
         return keys
 
@@ -292,14 +292,16 @@ def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[st
         names = "write one name a line, without folder, ending and second column"
         fix = names if is_form else "add the photos, or correct these names"
         raise DataError(
-            f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {some(missing)}. Fix: {fix}."
+            f"{source}: {len(missing)} of {len(keys)} photos are not in {image_folder}: {some(missing, 5)}. Fix: {fix}."
         )
 
 
 def _check_keys(keys: Sequence[str], folder: Path) -> None:
     twice = _repeated(keys)
     if twice:
-        raise DataError(f"{folder}: {len(twice)} photos have the name of another one: {some(twice)}. Fix: rename them.")
+        raise DataError(
+            f"{folder}: {len(twice)} photos have the name of another one: {some(twice, 5)}. Fix: rename them."
+        )
 
 
 def _repeated(names: Sequence[str]) -> list[str]:
