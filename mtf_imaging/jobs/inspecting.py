@@ -170,7 +170,8 @@ def _volumes(path: Path, data: DataSet, own: InspectSettings) -> Inspection:
     files = (path for case in data.cases for path in (*case.channels, case.labels) if path)
     formats = Counter(next((one.name for one in FORMATS if one.stem(path) is not None), "folders") for path in files)
     rows.append(("files", ", ".join(f"{name} {number}" for name, number in formats.items())))
-    rows.append(("read", f"{len(read)} of the {counted(len(chosen), 'case')} chosen"))
+    failed = f"; {len(faults)} more could not be read" if faults else ""
+    rows.append(("read", f"{len(read)} of {counted(len(data.cases), 'case')}{failed}"))
     rows += _facts(data.description, [*read.values()]) if read else ()
     facts = {key: {name: getattr(one, name) for name in _FACTS} for key, one in read.items()}
     paths = ({"images": [*map(str, case.channels)], "label": case.labels and str(case.labels)} for case in data.cases)

@@ -137,7 +137,7 @@ def test_similar_faults_are_one(tmp_path):
     assert len(found.faults) == 2
     (fault,) = [text for name, text in found.all_rows if name == "UNUSABLE"]
     assert fault.endswith("(and 1 like it)")
-    assert dict(found.rows)["read"] == "1 of the 3 cases chosen"
+    assert dict(found.rows)["read"] == "1 of 3 cases; 2 more could not be read"
 
 
 def test_a_sample_of_cases_is_read(tmp_path):
