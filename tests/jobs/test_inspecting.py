@@ -86,7 +86,38 @@ def test_the_page_shows_rows_labels_and_outlines(tmp_path):
     assert "metrics.json" not in page
 
 
+def named_mask(path, *names):
+    """Writes a mask that names its values 1, 2, ... itself, as Connectome Workbench does."""
+    written = nibabel.Nifti1Image(mask(), AFFINE)
+    text = "".join(f'<Label Key="{value}">{name}</Label>' for value, name in enumerate(names, 1))
+    written.header.extensions.append(nibabel.nifti1.Nifti1Extension("comment", text.encode()))
+    nibabel.save(written, path)
+
+
+def objects_in_parts(folder):
+    """Writes images whose boxes are parts of the image instead of pixels."""
+    write_objects(folder, 4, seed=1, progress=False)
+    for file in folder.glob("annotations/*.json"):
+        fields = json.loads(file.read_text())
+        for one in fields["annotations"]:
+            one["bbox"] = [value / 1000 for value in one["bbox"]]
+        file.write_text(json.dumps(fields))
+
+
 WRONG = {
+    "names in a file": (
+        lambda d: named_mask(data_set(d, [mask()]) / "labelsTr/c_0.nii.gz", "kidney_right", "kidney_left"),
+        "its header names the values 1 kidney_right, 2 kidney_left, unlike dataset.json",
+    ),
+    "a mask with layers": (
+        lambda d: save(data_set(d, [mask()]) / "labelsTr/c_0.nii.gz", np.stack([mask(), mask()], axis=-1)),
+        "has 2 channel(s)",
+    ),
+    "a normalized CT": (
+        lambda d: save(data_set(d, [mask()]) / "imagesTr/c_0_0000.nii.gz", (image() / 1000).astype(np.float32)),
+        "the image was probably normalized",
+    ),
+    "boxes as parts of an image": (objects_in_parts, "the boxes are parts of the image"),
     "a value without a name": (lambda d: data_set(d, [mask(right=7)]), "has the label(s) 7"),
     "a label that no case has": (lambda d: data_set(d, [mask(right=0)]), "no voxel of 'kidney_right'"),
     "a CT that is called T1w": (lambda d: data_set(d, [mask()], channel="T1w"), "HU of a CT"),
