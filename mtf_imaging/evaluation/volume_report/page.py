@@ -133,11 +133,13 @@ def _calibration_section(rules: RulesReport) -> Markup:
         "relative to the volume of the mask: below 1, the network is too cautious."
     )
     head = ("mask", "expected calibration error", "expected volume")
-    return join(
+    return tag(
+        "section",
         tag("h2", "Calibration"),
         titled_table("All voxels of the cases", head, rows),
         tag("div", *curves, class_="plots even"),
         tag("p", note, class_="note"),
+        id="calibration",
     )
 
 
