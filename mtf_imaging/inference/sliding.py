@@ -100,8 +100,7 @@ class _Slide:
             if total is None:
                 dtype = np.promote_types(results.dtype, np.float32)
                 rows = None if consume is None else self._windows.size[0]
-                region, start = self._outputs[self._group.index], self._windows.region(begin)[0].start
-                total = _Sum(region, dtype, rows, start)
+                total = _Sum(self._outputs[self._group.index], dtype, rows)
             for slot, number in enumerate(chosen):
                 if consume is not None:
                     total.pass_on(self._windows.region(number)[0].start, consume)
@@ -155,16 +154,15 @@ class _Sum:
       region: the slab of this process.
       dtype: the dtype of the sum.
       rows: the largest number of rows that one window changes; None to keep all rows of the slab.
-      start: the first row that a window changes.
 
     Attributes:
       values: the rows.
       stop: the end of the slab along the first axis.
     """
 
-    def __init__(self, region: Region, dtype: np.dtype, rows: int | None, start: int) -> None:
+    def __init__(self, region: Region, dtype: np.dtype, rows: int | None) -> None:
         at, *others = region
-        self.stop, self._first, self._start, self._others = at.stop, at.start, max(at.start, start), tuple(others)
+        self.stop, self._first, self._start, self._others = at.stop, at.start, at.start, tuple(others)
         if is_small(region_shape(region), dtype):
             rows = None
         self._keeps_all = rows is None

@@ -71,4 +71,15 @@ MUTANTS = [
         ("    for subfolder in subfolders:", "    for subfolder in []:"),
         ("check_no_links([*subfolders, ", "check_no_links(["),
     ),
+    *mutants(
+        "mtf_imaging/files/unfinished.py",
+        "tests/kinds/test_unfinished.py",
+        ("        if file.read(len(head)) == head:\n", "        if file.read(len(head)):\n"),
+        ("        file.truncate(end)\n", ""),
+    ),
+    *mutants(
+        "mtf_imaging/inference/sliding.py",
+        "tests/kinds/test_unfinished.py",
+        ("[0].stop > first) // size", "[0].start >= first) // size"),
+    ),
 ]
