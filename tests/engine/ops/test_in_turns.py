@@ -16,7 +16,7 @@ from mtf_imaging.engine.meshes import runtime
 from mtf_imaging.engine.processes.processes import Processes
 from mtf_imaging.engine.program.in_turns import free_space
 from mtf_imaging.engine.turns import store
-from mtf_imaging.errors import ConfigError, LayoutError, NotSupportedError, OutOfMemoryError
+from mtf_imaging.errors import ConfigError, LayoutError, OutOfMemoryError
 from tests.engine.harness import assert_all_pairs, check, pairwise
 from tests.engine.ops import padded
 from tests.engine.ops.test_ops_equal_whole import CASES, LAYOUTS, UNEVEN
@@ -379,16 +379,3 @@ def test_the_iterations_of_a_loop_exchange_halos(turns):
     expected = results(mi.Program(_looped, SHAPES))
     for name, value in results(build(turns, _looped)).items():
         np.testing.assert_allclose(value, expected[name], rtol=1e-9, atol=1e-6)
-
-
-def test_a_loop_that_differentiates_a_function_outside_of_it_is_refused():
-    def fn(x, f, g):
-        del f, g
-        y = mtf.cwise(lambda t: t * tf.sin(t), [x])
-        start = [mtf.constant(x.mesh, 0, dtype=tf.int32), x]
-        return mtf.while_loop(lambda i, _: mtf.less(i, 2), lambda i, t: [i + 1, t + mtf.gradients([y], [x])[0]], start)[
-            1
-        ]
-
-    with pytest.raises(NotSupportedError, match="outside of the loop and was computed in turns"):
-        build(4, fn)
