@@ -16,7 +16,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import fmean
 
 from benchmarks import demo_scores, resolution_study
 from benchmarks.context_study import table as context_table
@@ -24,7 +23,7 @@ from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
 from benchmarks.learning.contenders import ALL
 from benchmarks.resolution_study import MASKS, Run, dice_values
-from benchmarks.tables import markdown, mean_and_range, read_rows
+from benchmarks.tables import markdown, mean_and_range
 
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
@@ -88,7 +87,7 @@ def tables() -> dict[str, str]:
     """Returns the documentation's tables in Markdown, from the files in `FIGURES`."""
     runs = FIGURES / learning_table.CASES
     return {
-        "quality": quality_table(resolution_study.read(FIGURES / "demo.csv"), FIGURES / learning_table.HEADERS),
+        "quality": quality_table(resolution_study.read(FIGURES / "demo.csv"), runs),
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
         "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
         **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
@@ -103,15 +102,14 @@ def tables() -> dict[str, str]:
 
 def quality_table(demo: Sequence[Run], learning: Path) -> str:
     """Returns a table with one row for the demo and one for real CTs."""
-    real = [row for row in read_rows(learning) if row["contender"] == learning_table.BASELINE]
+    by_seed = learning_table.read(learning, wide=False)[learning_table.BASELINE].values()
     steps = f"`unet3d_real_ct`, {ALL[learning_table.BASELINE].steps} steps"
-    by_seed = [[row for row in real if row["seed"] == seed] for seed in dict.fromkeys(row["seed"] for row in real)]
     rows = [
         [*_DEMO, *(mean_and_range(dice_values(demo, 64, mask)) for mask in MASKS)],
         [
             _REAL_CT,
             steps,
-            *(mean_and_range([fmean(float(row[mask]) for row in rows) for rows in by_seed]) for mask in MASKS),
+            *(mean_and_range([learning_table.dice(rows, mask) for rows in by_seed]) for mask in MASKS),
         ],
     ]
     return markdown(["data", "job, with 8 base filters", "liver Dice per case", "lesion Dice per case"], rows)

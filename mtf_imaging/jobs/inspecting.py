@@ -130,9 +130,13 @@ def inspect(own: InspectSettings) -> Inspection:
       The inspection. Cases that cannot be used are among its faults.
 
     Raises:
-      DataError: the path does not exist, or `write` names a file that does.
+      DataError: the path does not exist, `write` names a file that does, or `page` is not an HTML file.
     """
     path = Path(own.data_dir)
+    if (
+        own.page and (page := Path(own.page)).suffix != ".html"
+    ):  # it may be an image by mistake, which must not be replaced
+        raise DataError(f"{page}: the page is an HTML file. Fix: name it {page.stem}.html.", ["page"])
     kind = detect_kind(path) or KINDS[VOLUMES]
     data: DataSet | None = None
     faults: list[str] = []

@@ -258,7 +258,7 @@ def test_evaluate_writes_the_report_that_score_writes(tmp_path):
     words = ["--reference_dir", tmp_path / "cases", "--prediction_dir", tmp_path / "e/predictions"]
     assert main(["score", *map(str, words), "--output_dir", str(tmp_path / "s"), "--workers", "1"]) == 0
     written, scored = ((tmp_path / folder / "report.html").read_text() for folder in ("e", "s"))
-    calibration = re.compile(r"<h2>Calibration</h2>.*?</p>", re.DOTALL)  # scores of labels know no probabilities
+    calibration = re.compile(r'<section id="calibration">.*?</section>', re.DOTALL)  # of probabilities
     assert calibration.search(written)
     assert without_provenance(scored) == without_provenance(calibration.sub("", written))
     page = parse(written)

@@ -220,3 +220,11 @@ def test_a_list_of_photos_with_a_second_column_is_named(tmp_path):
     for file in tmp_path.rglob("*.txt"):
         file.write_text("".join(f"{line} 1\n" for line in file.read_text().splitlines()))
     assert "UNUSABLE" in inspect(tmp_path).text()
+
+
+def test_a_page_replaces_no_image(tmp_path):
+    image = tmp_path / "volume-0.nii.gz"
+    image.write_bytes(b"image")
+    with pytest.raises(mi.DataError, match=r"the page is an HTML file\. Fix: name it volume-0\.nii\.html"):
+        mi.jobs.inspect(data_dir=tmp_path, page=image, progress=False)
+    assert image.read_bytes() == b"image"

@@ -209,8 +209,7 @@ class Program(tf.Module):
           ClusterError: another process is lost.
         """
         if len(in_order) > len(self._inputs):
-            own = ", ".join(self._inputs)
-            raise ShapeError(f"the program has the inputs {own}, but is called with {len(in_order)} values.")
+            raise ShapeError(f"the program has the inputs {', '.join(self._inputs)}, but gets {len(in_order)} values.")
         return self.join(self._call(None, self.cut(**dict(zip(self._inputs, in_order)), **tensors)))
 
     def call_part(self, index: int, /, **tensors: object) -> Any:

@@ -114,7 +114,7 @@ def test_values_are_given_in_order_or_by_name():
     program = mi.Program(lambda x, y: x - 2 * y, {"x": ("x:2", "float32"), "y": ("x:2", "float32")})
     for result in (program([5, 6], [1, 2]), program([5, 6], y=[1, 2]), program(y=[1, 2], x=[5, 6])):
         np.testing.assert_array_equal(result, [3, 2])
-    with pytest.raises(mi.ShapeError, match="the program has the inputs x, y, but is called with 3 values"):
+    with pytest.raises(mi.ShapeError, match="the program has the inputs x, y, but gets 3 values"):
         program([1, 2], [3, 4], [5, 6])
     with pytest.raises(TypeError, match="multiple values for keyword argument 'x'"):
         program([1, 2], x=[3, 4])
