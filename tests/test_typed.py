@@ -151,11 +151,11 @@ def test_a_type_checker_finds_mistakes_of_a_user(tmp_path):
         ("mi.layers.Conv(3, kernel_siz=3)", 'did you mean "kernel_size"'),
         ("mi.Program(abs, {}, layuot='x:rows')", 'did you mean "layout"'),
         ("mi.jobs.train(num_stepz=3)", 'did you mean "num_steps"'),
-        ("mi.fit(abs, 1, 2).losess", 'maybe "losses"'),
+        ("mi.fit(abs, np.ones(2), np.ones(2)).losess", 'maybe "losses"'),
         ("mi.unknown", 'has no attribute "unknown"'),
     ]
     program = tmp_path / "program.py"
-    program.write_text("\n".join(["import mtf_imaging as mi", *(code for code, _ in mistakes)]))
+    program.write_text("\n".join(["import numpy as np; import mtf_imaging as mi", *(code for code, _ in mistakes)]))
     command = [sys.executable, "-m", "mypy", "--config-file=", "--ignore-missing-imports", "--follow-imports=silent"]
     done = subprocess.run(
         [*command, "--strict", f"--cache-dir={tmp_path}", str(program)], cwd=ROOT, capture_output=True, text=True

@@ -1,5 +1,6 @@
 """Images with targets in arrays or in a `tf.data.Dataset`, as a data set, and the scores of predictions for them."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,6 +52,8 @@ class ArrayPairs:
                 "first axis of both arrays."
             )
         self._arrays = {IMAGE: images, TARGET: targets}
+        self._whole = {name: [slice(None)] * len(array.shape) for name, array in self._arrays.items()}
+        self._order = functools.lru_cache(2)(self._new_order)
 
     def __len__(self) -> int:
         return len(self._arrays[IMAGE])
@@ -70,8 +73,7 @@ class ArrayPairs:
     def batches(
         self, data_dir: object, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
     ) -> Iterator[dict]:
-        whole = {name: [slice(None)] * len(array.shape) for name, array in self._arrays.items()}
-        return self._read(whole, batch_size, seed, start_step)
+        return self._read(self._whole, batch_size, seed, start_step)
 
     def region_batches(
         self,
@@ -93,22 +95,24 @@ class ArrayPairs:
     def _sample(self, number: int, seed: int) -> int:
         """Returns the sample at a place of the endless sequence."""
         epoch, place = divmod(number, len(self))
-        return int(np.random.default_rng([seed, epoch]).permutation(len(self))[place])
+        return int(self._order(seed, epoch)[place])
+
+    def _new_order(self, seed: int, epoch: int) -> np.ndarray:
+        return np.random.default_rng([seed, epoch]).permutation(len(self))
 
     def _stacked(self, chosen: list[int], parts: Mapping[str, list[slice]]) -> dict[str, Any]:
         batch: dict[str, Any] = {"cases": [f"sample {number}" for number in chosen]}
         for name, (samples, *place) in parts.items():
             array = self._arrays[name]
             own = [np.asarray(array[(number, *place)]) for number in chosen[samples]]
-            shape = np.empty(array.shape[1:], bool)[tuple(place)].shape if not own else ()
-            batch[name] = np.stack(own) if own else np.empty((0, *shape), array.dtype)
+            # The region of a process may have no samples.
+            batch[name] = np.stack(own) if own else np.empty((0, *(p.stop - p.start for p in place)), array.dtype)
         return batch
 
     def in_order(self, batch_size: int) -> Iterator[dict]:
         """Yields all samples once in batches; the first samples fill up the last batch."""
-        whole = {name: [slice(None)] * len(array.shape) for name, array in self._arrays.items()}
         for first in range(0, len(self), batch_size):
-            yield self._stacked([number % len(self) for number in range(first, first + batch_size)], whole)
+            yield self._stacked([number % len(self) for number in range(first, first + batch_size)], self._whole)
 
 
 class DatasetPairs:
@@ -164,7 +168,7 @@ class ScoredPairs:
         (name,) = self.measures
 
         def evaluate(predict: Callable[[np.ndarray], Any]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            predicted = ((predict(image.astype(np.float32)), target) for image, target in self._pairs)
+            predicted = ((predict(image), target) for image, target in self._pairs)
             return {name: MEASURES[name](predicted)}, {}
 
         return evaluate

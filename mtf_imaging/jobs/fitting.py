@@ -21,9 +21,9 @@ from mtf_imaging.jobs.training import train
 from mtf_imaging.networks import Network, load
 from mtf_imaging.networks.task import NetworkTask, TrainableNetwork
 from mtf_imaging.networks.task import task as network_task
+from mtf_imaging.training.callbacks import Callback
 from mtf_imaging.training.keras.layers import is_model
 from mtf_imaging.training.losses import LABELS, VALUES, named_loss
-from mtf_imaging.training.observers.callbacks import Callback
 from mtf_imaging.training.observers.step_table import read_rows
 from mtf_imaging.training.prediction import NetworkBuilder, predictor
 from mtf_imaging.training.task import Task
@@ -117,7 +117,7 @@ def fit(
       validation: a pair (x, y) of arrays that are not trained on. They are scored every `eval_every` steps: the mean
         Dice of the classes without 0, the accuracy of images, or the coefficient of determination (r2).
       callbacks: functions of the number of finished steps and a dict of values, such as "loss" and "held_out/dice"; a
-        string that one returns stops the training. `mi.training.observers.callbacks` has EarlyStopping.
+        string that one returns stops the training. `mi.training.callbacks` has EarlyStopping.
       model_dir: folder of the run. Default: a temporary folder that is deleted with the result.
       **settings: `steps`; `layout`, `mesh_shape`, `sequential` and `offload_dir` as in `mi.Program`; and all settings
         of `mi.jobs.train`, such as batch_size, optimizer, seed, dtype, eval_every and progress.

@@ -36,11 +36,11 @@ from mtf_imaging.settings.training import TrainSettings
 from mtf_imaging.settings.values import AUTO
 from mtf_imaging.training import loop
 from mtf_imaging.training.buckets import Buckets
+from mtf_imaging.training.callbacks import Callbacks
 from mtf_imaging.training.checkpoints.checkpoints import Checkpoints, last_checkpoint
 from mtf_imaging.training.checkpoints.initial_weights import InitialWeights
 from mtf_imaging.training.describe import describe_run, describe_slices
 from mtf_imaging.training.frozen import describe_frozen
-from mtf_imaging.training.observers.callbacks import Callbacks
 from mtf_imaging.training.observers.evaluator import Evaluator, Monitoring
 from mtf_imaging.training.observers.observer import Observer
 from mtf_imaging.training.observers.trace import parse_steps

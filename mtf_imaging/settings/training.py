@@ -21,9 +21,9 @@ from mtf_imaging.settings.step import (
 
 if TYPE_CHECKING:
     from mtf_imaging.data.records.splits import Subset
+    from mtf_imaging.training.callbacks import Callback
     from mtf_imaging.training.data_set import DataSet
     from mtf_imaging.training.evaluation import Evaluation
-    from mtf_imaging.training.observers.callbacks import Callback
     from mtf_imaging.training.optimizers import Optimizer
 
 FROM_DATA = "data"
@@ -173,7 +173,7 @@ class TrainSettings(NetworkSettings, RunSettings, BatchSettings, PatchSettings, 
       stop: function that is called before each step. If it returns a string, the run saves a checkpoint and stops for
         that reason.
       callbacks: functions of the number of finished steps and a dict of values, which are called after each step; a
-        string that one returns stops the run, as with `stop`. See `training.observers.callbacks`.
+        string that one returns stops the run, as with `stop`. See `training.callbacks`.
       handle_signals: whether SIGTERM, SIGUSR1 and Ctrl-C stop the run in the same way; only in the main thread.
       save_configuration: function that process 0 calls once, before the first step, with facts about the data and the
         layout. It writes the configuration to the folder of the run and returns its text for TensorBoard.

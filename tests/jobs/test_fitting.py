@@ -8,9 +8,10 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging import layers, mtf
-from mtf_imaging.data.pairs import MEASURES
+from mtf_imaging.data.pairs import MEASURES, ArrayPairs, DatasetPairs
+from mtf_imaging.engine.layout import TensorRegion
+from mtf_imaging.training.callbacks import EarlyStopping
 from mtf_imaging.training.losses import LOSSES
-from mtf_imaging.training.observers.callbacks import EarlyStopping
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 8, 6, 7, 2))
@@ -162,18 +163,31 @@ def test_a_dataset_of_pairs_gives_the_batches_of_its_arrays():
     dataset = tf.data.Dataset.from_tensor_slices((X, Y))
     history = mi.fit(network, dataset, steps=3, batch_size=2, **QUIET)
     assert len(history.losses["loss"]) == 3
-    batches = mi.jobs.fitting.DatasetPairs(dataset).batches("", batch_size=2, sizes=(), seed=0, start_step=2)
+    batches = DatasetPairs(dataset).batches("", batch_size=2, sizes=(), seed=0, start_step=2)
     np.testing.assert_array_equal(next(batches)["labels"], Y[[4, 0]])
 
 
 def test_every_pass_contains_every_sample():
-    pairs = mi.jobs.fitting.ArrayPairs(np.arange(5.0)[:, None, None], np.arange(5))
+    pairs = ArrayPairs(np.arange(5.0)[:, None, None], np.arange(5))
     batches = pairs.batches("", batch_size=2, sizes=(), seed=1, start_step=0)
     numbers = np.concatenate([batch["labels"] for batch in itertools.islice(batches, 10)]).reshape(4, 5)
     assert all(sorted(epoch) == [0, 1, 2, 3, 4] for epoch in numbers)
     assert len({tuple(epoch) for epoch in numbers}) > 1
     later = next(pairs.batches("", batch_size=2, sizes=(), seed=1, start_step=4))
     np.testing.assert_array_equal(later["labels"], numbers.ravel()[8:10])
+
+
+def test_a_process_reads_its_region_of_a_batch():
+    regions = {
+        "image": TensorRegion((2, 8, 6, 7, 2), (slice(1, 2), slice(4, 8), slice(0, 6), slice(0, 7), slice(0, 2))),
+        "labels": TensorRegion((2, 8, 6, 7), (slice(2, 2), slice(4, 8), slice(0, 6), slice(0, 7))),
+    }
+    pairs = ArrayPairs(X, Y)
+    options = {"batch_size": 2, "sizes": (8, 6, 7), "seed": 0, "start_step": 1}
+    whole, part = next(pairs.batches("", **options)), next(pairs.region_batches("", **options, regions=regions))
+    np.testing.assert_array_equal(part["image"], whole["image"][1:2, 4:])
+    assert part["labels"].shape == (0, 4, 6, 7)
+    assert part["cases"] == whole["cases"]
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Reads a folder with one mask per label, as those of TotalSegmentator, as one segmentation, plane by plane."""
+"""Reads a folder of masks, one for each label as of TotalSegmentator, plane by plane as one segmentation."""
 
 import functools
 from collections.abc import Mapping
