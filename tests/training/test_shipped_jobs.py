@@ -43,7 +43,10 @@ OF_LARGE_PHOTOS = {
 OF_DETECTORS = {
     "gin/retinanet_1280.gin": ("8 x 640 x 640 x 64", "8 x 10 x 10 x 256"),
     "gin/retinanet_2560_8way.gin": ("8 x 320 x 640 x 64", "8 x 5 x 10 x 256"),
-    "gin/mask_rcnn_1024.gin": ("8 x 256 x 256 x 64", "8 x 8 x 8 x 256"),
+    **{
+        f"gin/mask_rcnn_1024{epochs}.gin": ("8 x 256 x 256 x 64", "8 x 8 x 8 x 256")
+        for epochs in ("", "_24epochs", "_48epochs")
+    },
 }
 # The jobs of the demo on objects: the number of variables.
 OF_OBJECTS = {"gin/mask_rcnn_objects.gin": 94, "gin/retinanet_objects.gin": 81}

@@ -102,6 +102,10 @@ _KNOWN = (
     _gpu("l4", 22.4, 121, 60, 32, 300, 12.5),  # 24 GB; PCIe 4
     _gpu("t4", 14.9, 8.1, 8.1, 16, 320, 6.25),  # 16 GB; PCIe 3; no bfloat16, so the float32 rate
     _gpu("rtx4090", 22.4, 165, 82.6, 32, 1008, 12.5),  # 24 GB; PCIe 4
+    # Half a chip, to compare with published times: this package does not run on TPUs. From Jouppi et al. 2020, "A
+    # domain-specific supercomputer for training deep neural networks". Convolutions round float32 to bfloat16.
+    _gpu("tpu_v2", 8, 23, 23, 124, 350, 12.5),  # a chip has 46 TFLOP/s, 16 GiB and 4 links of 496 Gbit/s
+    _gpu("tpu_v3", 16, 61.5, 61.5, 164, 450, 12.5),  # a chip has 123 TFLOP/s, 32 GiB and 4 links of 656 Gbit/s
 )
 HARDWARE = {hardware.name: hardware for hardware in _KNOWN}
 

@@ -36,6 +36,7 @@ _NODES_OF_PROGRAM = 200.0  # inputs, results, the step and the random keys
 _SECONDS_PER_NODE = 1e-3
 _BYTES_PER_NODE = 16e3
 _BYTES_PER_STAGE = 1e6  # of processors in turns; each stage is a function
+_BYTES_OF_TURNS = 25e6  # of processors in turns, whatever their number: threads and buffers of kernels
 PROCESS = 600_000_000  # bytes of a process that has imported TensorFlow
 
 SECONDS_LIMIT = 600.0
@@ -77,7 +78,7 @@ def start_ups(plan: Plan, batch: int) -> dict[str, StartUp]:
     if plan.turns is not None:
         nodes = plan.turns.nodes
         graph = int(nodes * _BYTES_PER_NODE + plan.turns.stages * _BYTES_PER_STAGE)
-        memory = PROCESS + graph + plan.variables + plan.turns.process_memory
+        memory = PROCESS + graph + int(_BYTES_OF_TURNS) + plan.variables + plan.turns.process_memory
         return {"turns": StartUp(nodes, graph, nodes * _SECONDS_PER_NODE, memory, memory)}
     hosts = plan.interconnect.num_hosts
     processes = {"stacked": 1, "placement": 1, "collective": -(-plan.processors // hosts)}
