@@ -220,8 +220,15 @@ def test_the_recipe_of_deeplab_has_its_settings():
 def test_the_recipes_of_detectors_have_their_settings(job):
     with bound(job):
         setup, training, task = JobSetup(), Training(), Job().task
-        rates = [training.optimizer.learning_rate(step) for step in (0, 499, 14_999, 15_000, 19_999, 20_000, 22_499)]
-    assert (setup.batch_size, training.num_steps, task.max_boxes) == (64, 22_500, training.data.max_boxes)
+        times = int(job.removesuffix("epochs.gin").rpartition("_")[2]) // 12 if "epochs" in job else 1
+        steps = (
+            0,
+            499,
+            *(number * times - 1 + drop for number in (15_000, 20_000) for drop in (0, 1)),
+            22_500 * times - 1,
+        )
+        rates = [training.optimizer.learning_rate(step) for step in steps]
+    assert (setup.batch_size, training.num_steps, task.max_boxes) == (64, 22_500 * times, training.data.max_boxes)
     assert training.data.size == ((1024,) * 2 if "mask" in job else (1280,) * 2 if "1280" in job else (2560,) * 2)
     assert (training.data.augmentation.min_scale, training.data.augmentation.max_scale) == (0.8, 1.2)
     backbone = task.network.backbone
