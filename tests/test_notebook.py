@@ -27,7 +27,7 @@ def pictures(cell):
 
 
 def test_the_list_of_notebooks():
-    assert [path.name for path in NOTEBOOKS] == ["layouts.ipynb"]
+    assert [path.name for path in NOTEBOOKS] == ["layouts.ipynb", "objects.ipynb", "photos.ipynb"]
 
 
 @by_name

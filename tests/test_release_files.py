@@ -160,8 +160,8 @@ def test_the_papers_are_cited():
 def test_the_address_of_the_repository_is_the_same_everywhere():
     address = release.repository()
     assert yaml.safe_load((ROOT / "CITATION.cff").read_text()).get("repository-code", "") == address
-    cell = re.search(r'REPOSITORY = \\"(.*?)\\"', (ROOT / "docs/start/layouts.ipynb").read_text())[1]
-    assert cell == address, "docs/start/layouts.ipynb"
+    for path in ROOT.glob("docs/**/*.ipynb"):
+        assert re.search(r'REPOSITORY = \\"(.*?)\\"', path.read_text())[1] == address, path
     urls = setup()["project_urls"]
     assert len(urls) == (4 if address else 0)
     for url in urls.values():
