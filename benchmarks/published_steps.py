@@ -126,7 +126,9 @@ def schedules(prices: Sequence[float | None]) -> Iterator[Sequence[str]]:
 
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--model", choices=("retinanet", "unet3d", "mask_rcnn"), required=True, help="the table to print")
+    flags.add_argument(
+        "--model", choices=("retinanet", "unet3d", "mask_rcnn"), required=True, help="the table to print"
+    )
     flags.add_argument("--on_demand", type=float, help="price of one device for one hour, for mask_rcnn")
     flags.add_argument("--preemptible", type=float, help="the same for a device that may be taken away")
     arguments = flags.parse_args()
