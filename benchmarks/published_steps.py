@@ -1,4 +1,4 @@
-"""Prints computed step times next to those that Google published for TPUs: the tables of docs/evidence/published_steps.md.
+"""Prints the tables of docs/evidence/published_steps.md: computed step times next to published ones of TPUs.
 
     python -m benchmarks.published_steps --model retinanet
     python -m benchmarks.published_steps --model unet3d

@@ -11,7 +11,8 @@ STORED = Path(__file__).parents[2] / "docs/pictures/halos.gif"
 
 
 def test_the_stored_animation_is_that_of_the_program():
-    stored = [np.asarray(frame.convert("RGB"), float) for frame in ImageSequence.Iterator(Image.open(STORED))]
+    with Image.open(STORED) as file:
+        stored = [np.asarray(frame.convert("RGB"), float) for frame in ImageSequence.Iterator(file)]
     drawn = halo_animation.frames()
     assert len(drawn) == len(stored) == 12
     for own, kept in zip(drawn, stored, strict=True):
