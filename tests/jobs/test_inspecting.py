@@ -157,9 +157,9 @@ def test_one_image_needs_no_mask_and_a_missing_path_is_refused(tmp_path):
 
 def test_files_of_other_formats_are_named_once(tmp_path):
     folder = data_set(tmp_path / "d", [mask()])
-    (folder / "a.mgz").touch()
+    (folder / "a.mnc").touch()
     (folder / "dataset.json").unlink()
-    (warning,) = [text for text in inspect(folder).warnings if "a.mgz" in text]
+    (warning,) = [text for text in inspect(folder).warnings if "a.mnc" in text]
     assert [text for name, text in inspect(folder).all_rows if text == warning] == [warning]
 
 

@@ -26,8 +26,6 @@ class Foreign(NamedTuple):
 
 _TO_NIFTI, _TO_PNG = "NIfTI", "PNG"
 _FORMATS = {
-    ".mgz": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
-    ".mgh": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
     ".img": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
     ".hdr": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
     ".img.gz": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
@@ -46,8 +44,8 @@ _FORMATS = {
 def foreign_format(name: str) -> Foreign | None:
     """Returns the foreign format of a file, by its ending.
 
-    >>> foreign_format("a/CT_1.MNC").name, foreign_format(".mgz").name, foreign_format("a.nii.gz")
-    ('MINC', 'FreeSurfer', None)
+    >>> foreign_format("a/CT_1.MNC").name, foreign_format(".img").name, foreign_format("a.nii.gz")
+    ('MINC', 'Analyze or a pair of NIfTI files', None)
     """
     lower = name.lower()
     endings = sorted(_FORMATS, key=len, reverse=True)
@@ -68,7 +66,7 @@ def how_to_convert(names: Iterable[str]) -> str:
 
 
 def skipped_text(paths: Iterable[Path]) -> str:
-    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.mgz, b.mgz)"."""
+    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.mnc, b.mnc)"."""
     names = [path.name for path in sorted(paths)]
     return f"{len(names)} file(s) in other formats ({some(names)})"
 

@@ -67,6 +67,7 @@ def write_dicom_seg(
     assert isinstance(geometry, DicomGeometry)  # see `check_series`
     stored = [geometry.to_stored(slab) for _, slab in numbered_slabs(path, slabs, geometry)]
     labels = np.ascontiguousarray(np.concatenate(stored, axis=2).transpose(2, 1, 0))  # [plane, row, column]
+    labels = labels[np.argsort(geometry.frames, kind="stable")]  # as one file with all planes stores them
     del stored
     headers = read_headers(geometry.files)
     origin = provenance or Provenance()

@@ -24,10 +24,12 @@ class DicomGeometry(MadeGeometry):
     """Geometry of a series of DICOM files.
 
     Attributes:
-      files: the file of each plane, ordered along the last stored axis.
+      files: the files of the planes, ordered along the last stored axis.
+      frames: the number of each plane in its file.
     """
 
     files: tuple[Path, ...]
+    frames: tuple[int, ...]
 
 
 def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
@@ -46,8 +48,7 @@ def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
     """
     import_pydicom(folder)
     with faults_named(folder, "give the folder with the files of one series"):
-        files = dicom_files(folder)
-        planes = read_planes(files)
+        planes = read_planes(dicom_files(folder))
         if not planes:
             raise Fault(f"holds no DICOM file of an image (with the ending {SHOWN_ENDINGS})")
         planes, affine = stack(planes)
@@ -62,7 +63,12 @@ def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
         scale=first.scale if is_uniform else (1.0, 0.0),
         modality=first.modality or None,
     )
-    return [stored], DicomGeometry.of(shape, affine, files=tuple(plane.path for plane in planes))
+    return [stored], DicomGeometry.of(
+        shape,
+        affine,
+        files=tuple(dict.fromkeys(plane.path for plane in planes)),
+        frames=tuple(plane.frame or 0 for plane in planes),
+    )
 
 
 class SeriesPlanes(Planes):
@@ -121,7 +127,8 @@ def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
     pydicom = import_pydicom(plane.path)
     with damage_named(plane.path, "DICOM"):
         options = {"correct_unused_bits": False} if all_bits else {}
-        pixels = pydicom.pixels.pixel_array(pydicom.dcmread(plane.path), **options)
+        source = pydicom.dcmread(plane.path) if plane.frame is None else plane.path
+        pixels = pydicom.pixels.pixel_array(source, index=plane.frame, **options)
         if pixels.shape != plane.size[::-1]:
             raise ValueError(f"it has {pixels.shape} pixels (rows, columns), not {plane.size[::-1]}")
     return pixels.astype(plane.dtype, copy=False)
