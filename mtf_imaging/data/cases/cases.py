@@ -38,6 +38,7 @@ from mtf_imaging.data.listing.image_formats import (
     VOLUME_FORMATS,
     ImageFormat,
     format_by_ending,
+    is_dicom_seg,
     is_image_folder,
     is_mask_folder,
     is_unnamed_zarr,
@@ -247,7 +248,9 @@ def _cases_of_list(
                 f"{', '.join(description.channels)}. Fix: name one file per channel."
             )
         for file in (*images, *([labels] if labels else [])):
-            if image_format.stem(file) is None and not (file == labels and is_mask_folder(file)):
+            if image_format.stem(file) is None and not (
+                file == labels and (is_mask_folder(file) or is_dicom_seg(file))
+            ):
                 raise DataError(
                     f"{where} names {file}, which is not a {image_format.any_ending} file. "
                     f"Fix: convert it to {image_format.name}."
@@ -255,8 +258,9 @@ def _cases_of_list(
         name = key + _prediction_ending(images[0], description)
         cases.append(Case(key, images[0], labels, name, images))
     used = {file.resolve() for case in cases for file in (*case.channels, case.labels) if file}
+    around = {parent for file in used for parent in file.parents}
     files = ((file, file.resolve()) for file in image_files(folder, image_format, needed=False))
-    others = {file for file, real in files if not used & {real, real.parent}}
+    others = {file for file, real in files if real not in around and not used & {real, real.parent}}
     what = f"{image_format.name} {_noun(image_format)}"
     warn_of_others(folder, what, others, f"that the field {DATASET} of {FILE} does not list")
     warn_of_similar(folder, listed)

@@ -13,7 +13,7 @@ from nibabel.arrayproxy import ArrayProxy
 from nibabel.filebasedimages import ImageFileError
 from nibabel.freesurfer.mghformat import DATA_OFFSET, MGHHeader
 
-from mtf_imaging.data.formats.label_names import names_in_nifti
+from mtf_imaging.data.formats.label_names import names_in_nifti, names_in_tables
 from mtf_imaging.data.formats.nifti.gzip_stream import GZIP, open_gzip
 from mtf_imaging.data.formats.nifti.header_checks import check_numbers, warn_of_conflicts
 from mtf_imaging.data.images.geometry import Geometry, MadeGeometry, affine_in_mm, check_axes
@@ -73,7 +73,10 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
             doubt = None if is_placed else f"its header states no place ({_PLACED} is 0)"
             geometry, names = MadeGeometry.of(shape[:3], header.get_affine(), doubt=doubt, has_size=is_placed), {}
         else:
-            geometry, names = Geometry(header, affine_in_mm(header)), names_in_nifti(header.extensions)
+            geometry, names = (
+                Geometry(header, affine_in_mm(header)),
+                names_in_nifti(header.extensions) or names_in_tables(path),
+            )
             check_axes(geometry.affine)
             if not why_lost(geometry):
                 warn_of_conflicts(geometry, path)
