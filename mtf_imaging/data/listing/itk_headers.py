@@ -84,6 +84,9 @@ def read_itk_header(path: Path) -> ItkHeader:
         needed = {"type", "dimension", "sizes"} if is_nrrd else {"ndims", "dimsize", "elementdatafile"}
         if missing := sorted(needed - fields.keys()):
             raise ValueError(f"its header lacks {', '.join(missing)}")
+        axes, sizes = (fields[key] for key in (("dimension", "sizes") if is_nrrd else ("ndims", "dimsize")))
+        if int(axes) != len(sizes.split()):  # ITK crashes if the number is negative
+            raise ValueError(f"it has {axes} axes, but the sizes {sizes}")
         data = _data_file(path, fields)
     return ItkHeader(path, is_nrrd, fields, data, end if data == path else 0, pairs)
 
