@@ -156,20 +156,16 @@ def find_data_set(path: str | Path, need_labels: bool = True, description: Descr
     if not path.name or path.name == "..":  # the name of a DICOM folder is the case name
         path = path.resolve()
     if is_unnamed_zarr(path):
-        raise DataError(
-            f"{path}: is a Zarr group, but the name of an OME-Zarr image ends in {OME_ZARR.shown}. Fix: rename it, or "
-            "give a link with such a name."
-        )
+        what = f"is a Zarr group, but the name of an OME-Zarr image ends in {OME_ZARR.shown}"
+        raise DataError(f"{path}: {what}. Fix: rename it, or give a link with such a name.")
     is_image = path.is_file() or is_image_folder(path)
     is_single = is_image and not need_labels
     if not path.is_dir() and not is_single:
         what = "is a file, not a folder" if path.is_file() else "does not exist"
         raise DataError(f"{path}: this folder of cases {what}. Fix: give a folder with these names: {_EXPECTED}.")
     if is_image and need_labels:
-        raise DataError(
-            f"{path}: this folder is one image, not a folder of cases. Fix: give the folder that contains it and its "
-            "segmentation."
-        )
+        what = "this folder is one image, not a folder of cases"
+        raise DataError(f"{path}: {what}. Fix: give the folder that contains it and its segmentation.")
     num_training = None
     if description is None:
         description, num_training = find_description(path)
@@ -205,10 +201,9 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> tu
         missing += similar_names([v for v, _ in _only(volumes, labels)], [s for s, _ in _only(labels, volumes)])
         is_subfolder = re.fullmatch("(images|labels)T[rs]", path.name)
         parent = f", or give the parent folder, {path.parent}" if is_subfolder else ""
-        raise DataError(
-            f"{path}: {len(missing)} file(s) lack their partner: {'; '.join(missing)}. "
-            f"Fix: add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}."
-        )
+        what = f"{len(missing)} file(s) lack their partner: {'; '.join(missing)}"
+        fix = f"add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}"
+        raise DataError(f"{path}: {what}. Fix: {fix}.")
     cases = [
         Case(
             key,
@@ -243,18 +238,14 @@ def _cases_of_list(
         if need_labels and labels is None:
             raise DataError(f"{where} has no label. Fix: name its segmentation.")
         if len(images) not in (1, count):
-            raise DataError(
-                f"{where} has {len(images)} image(s), but there are {count} channel(s), "
-                f"{', '.join(description.channels)}. Fix: name one file per channel."
-            )
+            what = f"{len(images)} image(s), but there are {count} channel(s), {', '.join(description.channels)}"
+            raise DataError(f"{where} has {what}. Fix: name one file per channel.")
         for file in (*images, *([labels] if labels else [])):
             if image_format.stem(file) is None and not (
                 file == labels and (is_mask_folder(file) or is_dicom_seg(file))
             ):
-                raise DataError(
-                    f"{where} names {file}, which is not a {image_format.any_ending} file. "
-                    f"Fix: convert it to {image_format.name}."
-                )
+                what = f"{file}, which is not a {image_format.any_ending} file"
+                raise DataError(f"{where} names {what}. Fix: convert it to {image_format.name}.")
         name = key + _prediction_ending(images[0], description)
         cases.append(Case(key, images[0], labels, name, images))
     used = {file.resolve() for case in cases for file in (*case.channels, case.labels) if file}

@@ -46,10 +46,8 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
         else:
             is_same = path in links and path.resolve() == links[path]
         if not is_same and not is_partial(path):
-            raise DataError(
-                f"{path}: this file belongs to another run. Fix: use another output_dir, or delete this one.",
-                ["output_dir"],
-            )
+            fix = "use another output_dir, or delete this one"
+            raise DataError(f"{path}: this file belongs to another run. Fix: {fix}.", ["output_dir"])
     for link, file in links.items():
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():

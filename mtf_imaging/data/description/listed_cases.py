@@ -68,10 +68,9 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
     named = (file for case in cases.values() for file in (*case.images, case.labels) if file is not None)
     missing = [str(file) for file in named if not _exists(file)]
     if missing:
-        raise DataError(
-            f"{path}: {DATASET} names {len(missing)} file(s) that do not exist: {some(missing)}. "
-            f"Fix: correct the paths, which are absolute or relative to {folder}."
-        )
+        what = f"{DATASET} names {len(missing)} file(s) that do not exist: {some(missing)}"
+        fix = f"correct the paths, which are absolute or relative to {folder}"
+        raise DataError(f"{path}: {what}. Fix: {fix}.")
     return cases
 
 

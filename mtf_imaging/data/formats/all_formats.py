@@ -56,12 +56,11 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> Opened:
         else:
             stored, geometry = format_of(path).open(path)
         if len(stored) != count:
-            raise Fault(
-                f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {count} are needed: "
-                f"{', '.join(channels) if channels else 'a single volume'}",
-                "store these channels, or name every channel of the image in dataset.json; export a mask with layers "
-                "as a label map, with one label per voxel",
+            needed = f"{count} are needed: {', '.join(channels) if channels else 'a single volume'}"
+            fix = (
+                "name every channel in dataset.json; export a mask with layers as a label map, with one label per voxel"
             )
+            raise Fault(f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {needed}", fix)
         check_orthogonal(geometry.affine)
     return stored, geometry
 

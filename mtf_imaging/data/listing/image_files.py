@@ -111,10 +111,8 @@ def image_files(
     if missing and needed:
         for link in filter(is_wanted, dangling):
             check_fetched(link)
-        raise DataError(
-            f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
-            "Fix: restore the files, or correct the links."
-        )
+        what = f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}"
+        raise DataError(f"{what}. Fix: restore the files, or correct the links.")
     check_names(folder, (str(path.relative_to(folder)) for path in files))
     if foreign:
         fix = how_to_convert(path.name for path in foreign)

@@ -108,8 +108,6 @@ def _data_file(path: Path, fields: Mapping[str, str]) -> Path:
     if name.split()[0:1] == ["LIST"] or "%" in name:
         raise Fault(f"its voxels are in several files ({name})", "store them in one file")
     if Path(name).name != name or name in (".", ".."):
-        raise Fault(
-            f"its voxels are in the file {name}, which is in another folder",
-            "move the file next to its header, and name it there without a folder",
-        )
+        what = f"its voxels are in the file {name}, which is in another folder"
+        raise Fault(what, "move the file next to its header, and name it there without a folder")
     return path.with_name(name)

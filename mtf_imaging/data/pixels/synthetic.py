@@ -43,10 +43,8 @@ def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], 
     paths = [path for name in subfolders for path in (folder / name).glob("*") if not is_partial(path)]
     foreign = sorted({path.relative_to(folder).as_posix() for path in paths} - names)
     if foreign:
-        raise DataError(
-            f"{folder}: contains {len(foreign)} file(s) of {images}, such as {foreign[0]}. "
-            "Fix: write to an empty folder."
-        )
+        what = f"contains {len(foreign)} file(s) of {images}, such as {foreign[0]}"
+        raise DataError(f"{folder}: {what}. Fix: write to an empty folder.")
 
 
 def write_once(path: Path, data: bytes, seed: int) -> None:

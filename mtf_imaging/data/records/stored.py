@@ -66,10 +66,8 @@ class StoredRecord:
         channels = self._image.shape[:-_SPATIAL]
         self.has_hu, self.num_channels = not channels, math.prod(channels)
         if sampling is not None and self.sampling != sampling:
-            raise DataError(
-                f"{path}: this record has resolution {self.sampling}, not {sampling}. "
-                "Fix: use a separate folder for each resolution."
-            )
+            what = f"this record has resolution {self.sampling}, not {sampling}"
+            raise DataError(f"{path}: {what}. Fix: use a separate folder for each resolution.")
 
     @property
     def sampling(self) -> Sampling:

@@ -175,11 +175,9 @@ def _place(frame: Frame, geometry: Geometry) -> FramePlace:
     if is_off or is_oblique or not is_inside:
         position = ", ".join(f"{mm:g}" for mm in np.round(frame.affine[:3, 3], 3))
         size = " x ".join(f"{mm:.4g}" for mm in geometry.stored_spacing)
-        raise Fault(
-            f"the frame at {position} mm (RAS+) does not lie on the voxel grid of the volume, which has shape "
-            f"{geometry.stored_shape} and voxels of {size} mm",
-            "give a segmentation on the voxel grid of the volume",
-        )
+        what = f"the frame at {position} mm (RAS+) does not lie on the voxel grid of the volume"
+        grid = f"shape {geometry.stored_shape} and voxels of {size} mm"
+        raise Fault(f"{what}, which has {grid}", "give a segmentation on the voxel grid of the volume")
     axes = [int(np.flatnonzero(steps[:, number])[0]) for number in (0, 1)]
     place: list[slice | int] = [int(index) for index in start]
     flips = {}

@@ -110,11 +110,9 @@ def check_series(path: Path, volume: Path) -> None:
     import_highdicom(path)
     first = first_dicom_file(volume) if volume.is_dir() and not is_zarr(volume) else None
     if first is None:
-        raise DataError(
-            f"{path}: DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series. "
-            "Fix: give the folder of the series, or another output_format.",
-            ["output_format"],
-        )
+        what = f"DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series"
+        fix = "give the folder of the series, or another output_format"
+        raise DataError(f"{path}: {what}. Fix: {fix}.", ["output_format"])
     read_headers([first])
 
 

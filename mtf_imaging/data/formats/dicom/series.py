@@ -106,11 +106,11 @@ def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
         ends = (plane.padding.lowest, plane.padding.highest)
         doubtful = [hu for hu in (slope * number + intercept for number in ends) if is_tissue(hu)]
         if doubtful:
-            warn_once(
-                f"{folder}: PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have; all pixels of this "
-                f"value are read as air. Fix: if it is no padding, remove the element from {plane.path.name} and the "
-                "other files."
+            what = (
+                f"PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have; these pixels are read as air"
             )
+            fix = f"if it is no padding, remove the element from {plane.path.name} and the other files"
+            warn_once(f"{folder}: {what}. Fix: {fix}.")
             return
 
 

@@ -53,12 +53,9 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         reader.ReadImageInformation()
         shape, count = tuple(map(int, reader.GetSize())), reader.GetNumberOfComponents()
         if count > 1 or len(shape) != 3:
-            raise Fault(
-                f"has {len(shape)} axes ({' x '.join(map(str, shape))}) and {count} number(s) per voxel, but one "
-                "volume with 3 axes and one number per voxel is needed",
-                "store each channel or point in time in a file of its own; in 3D Slicer, export a segmentation with "
-                "layers as a label map, with Segmentations > Export to files",
-            )
+            what = f"has {len(shape)} axes ({' x '.join(map(str, shape))}) and {count} number(s) per voxel"
+            fix = "store each channel or time in a file of its own; export a segmentation with layers as a label map"
+            raise Fault(f"{what}, but one volume with 3 axes and one number per voxel is needed", fix)
         units = header.fields.get("spaceunits", '"mm"').replace('"', " ").split()
         if header.is_nrrd and not {*units} <= {"mm", "none"}:
             raise Fault(f"its space units are {' '.join(units)}, but ITK reads lengths as mm", "store lengths in mm")

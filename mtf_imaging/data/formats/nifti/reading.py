@@ -60,10 +60,8 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
         if dtype.kind not in "iuf":
             raise Fault(f"voxels are of type {dtype}, not plain numbers", "store one number (HU or label) per voxel")
         if len(shape) < 3 or min(shape) < 1 or sum(size != 1 for size in shape[3:]) > 1 or math.prod(shape[5:]) > 1:
-            raise Fault(
-                f"shape {shape} is neither a 3-D volume nor a stack of channels",
-                "store the axes x, y, z and, for several channels, the channels",
-            )
+            what = f"shape {shape} is neither a 3-D volume nor a stack of channels"
+            raise Fault(what, "store the axes x, y, z and, for several channels, the channels")
         needed, size = values.offset + math.prod(map(int, shape)) * dtype.itemsize, path.stat().st_size
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype.newbyteorder('=')} ({needed} bytes)"
         at_once = math.prod(shape[:2]) * _BYTES_OF_VALUE
@@ -147,10 +145,8 @@ class NiftiPlanes(Planes):
             while surplus <= _SURPLUS_BYTES and (block := self._open().read(_BLOCK_BYTES)):
                 surplus += len(block)
         if surplus > _SURPLUS_BYTES:
-            warn_once(
-                f"{self._path}: more than {_SURPLUS_BYTES} bytes follow the voxels that its header declares; they are "
-                "ignored, and its checksum is not checked."
-            )
+            what = f"more than {_SURPLUS_BYTES} bytes follow the voxels that its header declares"
+            warn_once(f"{self._path}: {what}; they are ignored, and its checksum is not checked.")
 
     def close(self) -> None:
         self._file = None
