@@ -102,7 +102,7 @@ def compress(path: Path, syntax: str) -> None:
 def write_enhanced(path: Path, numbers: np.ndarray, orientation=AXIAL, origin=(-20.0, 10.0, 30.0), **values) -> Path:
     """Writes stored numbers `[columns, rows, planes]` as one enhanced CT, whose frames are in another order."""
     normal, count = np.cross(orientation[:3], orientation[3:]), numbers.shape[2]
-    order = [(plane * 2 + 1) % count for plane in range(count)]
+    order = [*range(1, count, 2), *range(0, count, 2)]
     pixels = np.ascontiguousarray(numbers[..., order].T)
     header = pydicom.dcmread(write_plane(path, pixels[0], origin, orientation))
 

@@ -179,9 +179,8 @@ def find_data_set(path: str | Path, need_labels: bool = True, description: Descr
         cases = _cases_of_list(path, listed, need_labels, description or LITS)
     num_labeled = sum(case.labels is not None and not _is_test(case.volume) for case in cases)
     if need_labels and num_training not in (None, num_labeled):
-        _log.warning(
-            "%s: contains %d training case(s), but numTraining in dataset.json is %d", path, num_labeled, num_training
-        )
+        what = f"contains {num_labeled} training case(s), but numTraining in dataset.json is {num_training}"
+        _log.warning("%s: %s", path, what)
     described = "no dataset.json, so the labels are those of LiTS" if description is None else "labels of dataset.json"
     return DataSet(description or LITS, cases, f"{layout}; {described}")
 
@@ -204,21 +203,14 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> tu
         what = f"{len(missing)} file(s) lack their partner: {'; '.join(missing)}"
         fix = f"add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}"
         raise DataError(f"{path}: {what}. Fix: {fix}.")
-    cases = [
-        Case(
-            key,
-            volume,
-            labels[key][0] if key in labels else None,
-            scheme.name_of_labels(match) + _prediction_ending(volume, description),
-            channels.get(key, (volume,)),
-        )
-        for key, (volume, match) in volumes.items()
-        if key in labels or not need_labels
-    ]
+    cases = []
+    for key, (volume, match) in volumes.items():
+        mask, name = labels.get(key, (None,))[0], scheme.name_of_labels(match) + _prediction_ending(volume, description)
+        if mask or not need_labels:
+            cases.append(Case(key, volume, mask, name, channels.get(key, (volume,))))
     if not cases:
-        raise DataError(
-            f"{path}: contains {len(volumes)} test volume(s) and no segmentation. Fix: give a folder of labeled cases."
-        )
+        what = f"contains {len(volumes)} test volume(s) and no segmentation"
+        raise DataError(f"{path}: {what}. Fix: give a folder of labeled cases.")
     folders = (path for case in cases for path in case.channels if path.is_dir() and not is_zarr(path))
     check_series_apart(folders)
     return sorted(cases, key=lambda case: natural_key(case.key)), scheme.title
@@ -323,9 +315,8 @@ def _pick_scheme(
         if description is not None and scheme in (NNUNET, ANY_CHANNELS):
             numbered = scheme.match_channels(names)
             skipped = {key for key, files in numbered.items() if need_labels and all(map(_is_test, files.values()))}
-            channels = order_channels(
-                folder, {key: files for key, files in numbered.items() if key not in skipped}, description
-            )
+            used_for = {key: files for key, files in numbered.items() if key not in skipped}
+            channels = order_channels(folder, used_for, description)
             used = used.union(*(files.values() for files in numbered.values()))
         else:
             first = [file for file, _ in volumes.values()]
@@ -344,11 +335,8 @@ def _pick_scheme(
     if known:
         what = "only a dataset.json that lists the cases makes them readable"
         raise DataError(f"{folder}: has the names of {known}; {what}. Fix: let inspect write it.")
-    content = (
-        f"{len(names)} {kind} {noun}(s), such as {next(iter(names)).name}, but no case"
-        if names
-        else f"no {kind} {noun}"
-    )
+    some_names = f"{len(names)} {kind} {noun}(s), such as {next(iter(names), folder).name}, but no case"
+    content = some_names if names else f"no {kind} {noun}"
     raise DataError(f"{folder}: contains {content}. Fix: give a folder with these names: {_EXPECTED}.")
 
 

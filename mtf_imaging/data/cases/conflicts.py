@@ -43,7 +43,7 @@ def warn_of_similar(folder: Path, keys: Iterable[str]) -> None:
         other = by_name.setdefault(key.casefold(), key)
         if other != key:
             what = (
-                "differ only in upper and lower case; where file systems ignore case, one replaces results of the other"
+                "differ only in upper and lower case; where file systems ignore it, one replaces results of the other"
             )
             _log.warning("%s: the names of cases '%s' and '%s' %s", folder, other, key, what)
 

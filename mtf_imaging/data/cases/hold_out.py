@@ -29,9 +29,8 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
     """
     description, cases, _ = find_data_set(cases_dir)
     if len(cases) < 2:
-        raise DataError(
-            f"{cases_dir}: contains {len(cases)} case. Fix: give at least 2, one to train on and one to hold out."
-        )
+        fix = "give at least 2, one to train on and one to hold out"
+        raise DataError(f"{cases_dir}: contains {len(cases)} case. Fix: {fix}.")
     links, counts = {}, {train_dir: 0, held_out_dir: 0}
     for number, case in enumerate(cases):
         is_held_out = number % EVERY == min(EVERY, len(cases)) - 1

@@ -55,9 +55,8 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
         key = normalize_name(name)
         check_key(key, path)
         if key in cases:
-            raise DataError(
-                f"{path}: the case '{key}' of {DATASET} occurs twice, in two forms of Unicode. Fix: rename one of them."
-            )
+            what = f"the case '{key}' of {DATASET} occurs twice, in two forms of Unicode"
+            raise DataError(f"{path}: {what}. Fix: rename one of them.")
         images = entry.get("images") if isinstance(entry, Mapping) else None
         label = entry.get("label") if isinstance(entry, Mapping) else None
         is_list = isinstance(images, list) and images and all(isinstance(one, str) and one for one in images)
@@ -108,9 +107,8 @@ def _exists(path: Path) -> bool:
 
 
 def _malformed(path: Path, what: str) -> DataError:
-    return DataError(
-        f"{path}: {what}. Fix: name the files of each case as in nnU-Net, {_EXAMPLE}, or remove the field {DATASET}."
-    )
+    fix = f"name the files of each case as in nnU-Net, {_EXAMPLE}, or remove the field {DATASET}"
+    return DataError(f"{path}: {what}. Fix: {fix}.")
 
 
 def _shortened(value: object, most: int = 80) -> str:

@@ -58,7 +58,7 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> Opened:
         if len(stored) != count:
             needed = f"{count} are needed: {', '.join(channels) if channels else 'a single volume'}"
             fix = (
-                "name every channel in dataset.json; export a mask with layers as a label map, with one label per voxel"
+                "name all channels in dataset.json; export a mask with layers as a label map, with one label per voxel"
             )
             raise Fault(f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {needed}", fix)
         check_orthogonal(geometry.affine)
@@ -183,11 +183,6 @@ def _itk_provenance(path: Path) -> str:
     return (header.pairs if header.is_nrrd else header.fields).get(PROVENANCE_KEY, "")
 
 
-def _check_itk(path: Path, volume: Path) -> None:
-    del volume  # may have any format
-    import_simpleitk(path)
-
-
 def _nifti_provenance(path: Path) -> str:
     return bytes(read_header(path)["descrip"].item()).decode("ascii", "replace").strip("\0 ")
 
@@ -209,14 +204,20 @@ class FileFormat(NamedTuple):
     write: Callable[..., None] = write_nifti_labels
     write_maps: Callable[..., None] = write_nifti_maps
     provenance: Callable[[Path], str] | None = None
-    check: Callable[[Path, Path], None] = lambda path, volume: None
+    check: Callable[[Path, Path], object] = lambda path, volume: None
 
 
 # In this order: a folder without the ending of OME-Zarr is a DICOM series, and other files are NIfTI.
 FORMATS = (
     FileFormat(is_zarr, open_ome_zarr, write_zarr_labels, write_zarr_maps, _zarr_provenance),
     FileFormat(Path.is_dir, open_series),
-    FileFormat(is_itk, open_itk, write_itk_labels, provenance=_itk_provenance, check=_check_itk),
+    FileFormat(
+        is_itk,
+        open_itk,
+        write_itk_labels,
+        provenance=_itk_provenance,
+        check=lambda path, volume: import_simpleitk(path),
+    ),
     FileFormat(is_dicom_seg, write=write_dicom_seg, provenance=algorithm_parameters, check=check_series),
     FileFormat(_is_picture, open_picture, write_picture),
     FileFormat(lambda path: MGH.stem(path) is not None),

@@ -80,10 +80,7 @@ def open_image_source(
 
 
 def open_segmentation(
-    path: str | Path,
-    known: SpacingTable = NO_TABLE,
-    description: Description = LITS,
-    others: Sequence[Path] = (),
+    path: str | Path, known: SpacingTable = NO_TABLE, description: Description = LITS, others: Sequence[Path] = ()
 ) -> StoredSource:
     """Opens a segmentation without its volume; see `read_segmentation`.
 

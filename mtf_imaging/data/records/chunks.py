@@ -40,9 +40,7 @@ def parse_chunk(chunk: str | int) -> Grid:
     try:
         return parse_grid(chunk)
     except (DataError, LayoutError):
-        what = (
-            f"chunk '{chunk}': needs a positive size for x, y and z. Fix: give, for example, '64' or 'x:64,y:64,z:32'."
-        )
+        what = f"chunk '{chunk}': needs a positive size for x, y and z. Fix: give, for example, 64 or 'x:64,y:64,z:32'."
         raise ConfigError(what, ["chunk"]) from None
 
 

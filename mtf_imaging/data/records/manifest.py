@@ -257,9 +257,7 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with this output folder.")
     actual, mm = manifest.sampling, manifest.sampling.spacing if spacing is None else parse_spacing(spacing)
     if isinstance(actual, Samplings) and grid is not None:
-        what = (
-            f"the records have {len(actual.grids)} grids, {actual}, but the resolution {format_grid(grid)} is required"
-        )
+        what = f"the records have {len(actual.grids)} grids, {actual}, but the resolution is {format_grid(grid)}"
         fix = "leave resolution out to use all grids, or convert to another folder with one grid"
         raise DataError(f"{data_dir}: {what}. Fix: {fix}.", ["resolution"])
     expected = dataclasses.replace(actual, spacing=mm) if grid is None else Sampling(tuple(grid), mm)

@@ -23,11 +23,7 @@ class Layers:
     """
 
     def __init__(
-        self,
-        shape: Sequence[int],
-        dtype: npt.DTypeLike,
-        chunk: Grid,
-        emit: Callable[[int, int, np.ndarray], None],
+        self, shape: Sequence[int], dtype: npt.DTypeLike, chunk: Grid, emit: Callable[[int, int, np.ndarray], None]
     ) -> None:
         self._shape, self._dtype, self._chunk, self._emit = tuple(shape), np.dtype(dtype), chunk, emit
         self._axis: int | None = None
@@ -75,9 +71,8 @@ class Layers:
 
     def _check(self, slab: np.ndarray, start: int, axis: int) -> None:
         if self._axis not in (None, axis):
-            raise ShapeError(
-                f"slabs along {AXIS_NAMES[self._axis]} cannot continue along {AXIS_NAMES[axis]}. Fix: use one axis."
-            )
+            what = f"slabs along {AXIS_NAMES[self._axis]} cannot continue along {AXIS_NAMES[axis]}"
+            raise ShapeError(f"{what}. Fix: use one axis.")
         expected = list(self._shape)
         expected[axis] = slab.shape[axis] if slab.ndim == len(expected) else 0
         is_inside = start >= 0 and start + expected[axis] <= self._shape[axis]

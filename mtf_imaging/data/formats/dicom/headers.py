@@ -23,17 +23,10 @@ _BITS = (8, 16, 32)  # of a stored number
 _TAGS = (
     *("BitsAllocated", "BitsStored", "Columns", "GantryDetectorTilt", "ImageOrientationPatient"),
     *("ImagePositionPatient", "Modality", "ModalityLUTSequence", "NumberOfFrames", "PhotometricInterpretation"),
-    *(
-        "PerFrameFunctionalGroupsSequence",
-        "PixelData",
-        "PixelPaddingRangeLimit",
-        "PixelPaddingValue",
-        "PixelRepresentation",
-        "PixelSpacing",
-    ),
+    *("PixelData", "PixelPaddingRangeLimit", "PixelPaddingValue", "PixelRepresentation", "PixelSpacing"),
     *("RescaleIntercept", "RescaleSlope", "Rows", "SOPClassUID", "SOPInstanceUID", "SamplesPerPixel"),
-    *("SeriesDescription", "SeriesInstanceUID", "SharedFunctionalGroupsSequence", "SliceThickness"),
-    "SpacingBetweenSlices",
+    *("SeriesDescription", "SeriesInstanceUID", "SliceThickness", "SpacingBetweenSlices"),
+    *("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"),
 )
 
 

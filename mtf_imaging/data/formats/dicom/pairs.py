@@ -49,6 +49,5 @@ def segment_labels(path: Path) -> set[str]:
     """Returns the names of the segments of a DICOM-SEG file."""
     with damage_named(path, "DICOM-SEG"):
         header = read_dicom(path, stop_before_pixels=True, specific_tags=_TAGS)
-        return {str(segment.get("SegmentLabel") or "").strip() for segment in header.get("SegmentSequence") or ()} - {
-            ""
-        }
+        segments = header.get("SegmentSequence") or ()
+        return {str(segment.get("SegmentLabel") or "").strip() for segment in segments} - {""}

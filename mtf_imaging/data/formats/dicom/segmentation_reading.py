@@ -129,9 +129,8 @@ def _read_header(path: Path) -> tuple[Any, list[Frame]]:
         what, kind = header.get("SOPClassUID"), header.get("SegmentationType")
         if what not in _CLASSES or "TotalPixelMatrixRows" in header:
             shown = what.name if what else "of no stated kind"
-            raise Fault(
-                f"this DICOM file is {shown}, not a segmentation (DICOM-SEG) of volumes", "move it to another folder"
-            )
+            what = f"this DICOM file is {shown}, not a segmentation (DICOM-SEG) of volumes"
+            raise Fault(what, "move it to another folder")
         if kind not in _TYPES:
             what = f"its SegmentationType is {kind}, but only {' and '.join(_TYPES)} state one label per voxel"
             raise Fault(what, "export it as a binary segmentation")

@@ -64,9 +64,7 @@ def _check_alike(planes: Sequence[Plane]) -> None:
             files = [plane.path.name for plane, is_odd in zip(planes, odd, strict=True) if is_odd]
             own, most = (" x ".join(f"{one:.4g}" for one in each) for each in (numbers[odd.argmax()], usual))
             of = f"{own} in {files[0]} and {len(files) - 1} other file(s), but {most} in the median"
-            raise Fault(
-                f"the planes differ in their {name}: {of}", "keep only the files of one volume, without localizers"
-            )
+            raise Fault(f"the planes differ in their {name}: {of}", "keep the files of one volume, without localizers")
 
 
 def _step(ordered: Sequence[Plane], normal: np.ndarray) -> float:

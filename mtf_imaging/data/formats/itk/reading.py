@@ -68,9 +68,8 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype} ({needed} bytes)"
         at_once = 2 * needed // (shape[2] if header.is_raw and not header.is_nrrd else 1)  # see `ItkPlanes`
         check_room(declared, needed, size, 1 if header.is_raw else INFLATED, at_once)
-        place = Place(
-            *(tuple(map(float, each)) for each in (reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection()))
-        )
+        stated = reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection()
+        place = Place(*(tuple(map(float, each)) for each in stated))
     doubt = None if header.has_directions else _NO_DIRECTIONS
     geometry = ItkGeometry.of(shape, place.affine, doubt=doubt, has_size=header.has_size, place=place)
     planes = functools.partial(ItkPlanes, header, shape, dtype)

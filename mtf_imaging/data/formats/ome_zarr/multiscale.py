@@ -137,12 +137,10 @@ def parse_multiscale(attributes: Mapping[str, Any]) -> Multiscale:
     for level in first["datasets"][1:]:
         finer, _ = _composed([*_steps(level), *_steps(first)], axes)
         if steps and np.prod(np.abs(finer)) < np.prod(np.abs(scale)) * (1 - _SAME):
-            shown = " and ".join(
-                f"'{each['path']}' with the scale {[*own]}" for each, own in ((dataset, scale), (level, finer))
-            )
-            raise Fault(
-                f"its first level is not the finest: {shown}", "list its levels from the finest to the coarsest"
-            )
+            two = (dataset, scale), (level, finer)
+            shown = " and ".join(f"'{each['path']}' with the scale {[*own]}" for each, own in two)
+            fix = "list its levels from the finest to the coarsest"
+            raise Fault(f"its first level is not the finest: {shown}", fix)
     found = Multiscale(
         array=str(dataset["path"]),
         axes=axes,
@@ -181,9 +179,7 @@ def _parse_axis(entry: Mapping[str, Any]) -> Axis:
         what = f"axis {name} has the type {reprlib.repr(kind)}, {stated}, of which one is not known"
         known = f"one of the units {', '.join([*_UNITS][:8])}; and one of the orientations {', '.join(_DIRECTIONS)}"
         raise Fault(what, f"state the type space, channel or time; {known}")
-    return Axis(
-        name, kind, None if unit is None else _UNITS[unit], None if direction is None else _DIRECTIONS[direction]
-    )
+    return Axis(name, kind, _UNITS.get(unit), _DIRECTIONS.get(direction))
 
 
 def _check_axes(axes: Sequence[Axis]) -> None:
@@ -223,9 +219,8 @@ def _composed(
         lengths = scale * [axis.mm or 1.0 for axis in axes]
     if not (np.isfinite(lengths) & (lengths != 0) & np.isfinite(translation)).all():
         stated = f"scale {scale.tolist()} and the translation {translation.tolist()}"
-        raise Fault(
-            f"its coordinate transformations amount to the {stated}, which are not lengths", "repair the metadata"
-        )
+        what = f"its coordinate transformations amount to the {stated}, which are not lengths"
+        raise Fault(what, "repair the metadata")
     return tuple(scale.tolist()), tuple(translation.tolist())
 
 
