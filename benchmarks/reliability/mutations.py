@@ -1,5 +1,6 @@
 """Feeds files with random faults to the readers: a file is read, or refused with its name, and nothing else happens."""
 
+import contextlib
 import json
 import os
 import random
@@ -99,6 +100,8 @@ def measure(
         folder.mkdir(parents=True)
         path, draw = kind.write(folder), random.Random(f"{SEED} {name}")
         content, codes, first = path.read_bytes(), Counter(), ""
+        with contextlib.suppress(MtfImagingError):  # imports the modules of the reader once, not in every child
+            kind.read(path.with_name(f"missing{path.suffix}"))
         assert read_in_child(kind.read, path, folder / "error") == _READ, (folder / "error").read_text()
         for trial in range(number):
             path.write_bytes(mutated(content, draw))
@@ -129,7 +132,7 @@ def _itk(name: str, compressed: bool) -> Callable[[Path], Path]:
     return write
 
 
-def _plane(**change: Any) -> Callable[[Path], Path]:
+def _plane(syntax: str = "") -> Callable[[Path], Path]:
     """Returns a function that writes a series, and one of its files in another transfer syntax."""
 
     def write(folder: Path) -> Path:
@@ -137,9 +140,9 @@ def _plane(**change: Any) -> Callable[[Path], Path]:
 
         path = dicom.file_of(dicom.write_series(folder), 3)
         header = pydicom.dcmread(path)
-        if "deflated" in change:
+        if syntax == "deflated":
             header.file_meta.TransferSyntaxUID = pydicom.uid.DeflatedExplicitVRLittleEndian
-        elif "compressed" in change:
+        elif syntax == "RLE":
             header.compress(pydicom.uid.RLELossless)
         header.save_as(path)
         return path
@@ -279,8 +282,11 @@ def _weights(path: Path) -> None:
 
 
 def _gin(path: Path) -> None:
+    import gin
+
     from mtf_imaging.cli.config.gin_config import bind
 
+    gin.clear_config()
     bind([path], [], {})
 
 
@@ -301,8 +307,8 @@ KINDS = {
     "NRRD": Kind(_itk("a.nrrd", True), _volume),
     "NRRD header": Kind(_itk("a.nhdr", False), _volume),
     "DICOM": Kind(_plane(), _series),
-    "DICOM in RLE": Kind(_plane(compressed=True), _series),
-    "DICOM deflated": Kind(_plane(deflated=True), _series),
+    "DICOM in RLE": Kind(_plane("RLE"), _series),
+    "DICOM deflated": Kind(_plane("deflated"), _series),
     "DICOM enhanced": Kind(_enhanced, _series),
     "DICOM-SEG": Kind(_dicom_seg, _segmentation),
     "OME-Zarr image": Kind(_in_zarr(".zattrs"), _series),

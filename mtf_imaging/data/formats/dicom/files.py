@@ -37,7 +37,7 @@ def read_dicom(path: Path, **options: Any) -> Any:
     return pydicom.dcmread(path, **options)
 
 
-def flat_frames(header: Any) -> Iterator[Any]:
+def flat_frames(header: object) -> Iterator[Any]:
     """Yields a header for each frame of a file, with the elements of its functional groups (DICOM PS3.3, C.7.6.16).
 
     A file without functional groups has one frame.
