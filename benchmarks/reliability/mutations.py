@@ -1,4 +1,4 @@
-"""Feeds files with random faults to the readers: a file is read, or refused with its name, and nothing else happens."""
+"""Feeds files with random faults to the readers: a file is read, or refused by name, and nothing else happens."""
 
 import contextlib
 import json
@@ -69,7 +69,7 @@ def read_in_child(read: Callable[[Path], Any], path: Path, errors: Path) -> int:
             read(path)
             code = _READ
         except MtfImagingError as error:
-            code = _REFUSED if path.name in str(error) else _FAILED
+            code = _REFUSED if str(errors.parent) in str(error) else _FAILED  # the message may name another file
             errors.write_text(str(error))
         except BaseException:
             errors.write_text(traceback.format_exc())

@@ -134,7 +134,7 @@ def _channels(fields: Mapping) -> tuple[str, ...]:
     numbers = [str(number) for number in range(len(names))] if isinstance(names, dict) else []
     if not numbers or {*names} != {*numbers} or not all(map(_is_name, names.values())):
         what = f"its channels, {key} of nnU-Net or the Decathlon, are {names!r}"
-        raise Fault(what, 'number and name each, for instance "channel_names": {"0": "CT", "1": "T1w"}')
+        raise Fault(what, 'number them from 0, and name each, for instance {"0": "CT", "1": "T1w"}')
     return tuple(names[number].strip() for number in numbers)
 
 

@@ -197,7 +197,8 @@ def check_orthogonal(affine: np.ndarray) -> None:
     worst = int(np.abs(angles).argmax())
     if abs(angles[worst]) > _TOLERANCE:
         first, second = ("ijk"[number] for number in pairs[worst])
-        angle = f"the angle between the voxel axes {first} and {second} is {90 - angles[worst]:.2f} degrees"
+        degrees = f"{90 - angles[worst]:.2f} degrees instead of 90"
+        angle = f"the angle between the voxel axes {first} and {second} is {degrees}"
         tilt = f"for instance because the gantry was tilted by {abs(angles[worst]):.2f} degrees"
         fix = "resample the image and its mask to a grid with perpendicular axes, for example with dcm2niix"
         other = "If the sform of a NIfTI file is wrong and its qform is right, set sform_code to 0"

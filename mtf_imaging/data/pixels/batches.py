@@ -101,7 +101,7 @@ def crop_batches(
       start_step: number of the first batch.
 
     Raises:
-      DataError: `batch_size` is below 1, or `start_step` is below 0. The iterator raises the errors of images.
+      ConfigError: `batch_size` is below 1, or `start_step` is below 0. The iterator raises the errors of images.
     """
     check_value("batch_size", batch_size, int)
     check_value("start_step", start_step, int, least=0)

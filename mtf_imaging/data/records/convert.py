@@ -170,7 +170,9 @@ def _title(sampling: AnySampling) -> str:
 def _check_size(sampling: AnySampling, description: Description) -> None:
     voxels = max(map(math.prod, sampling.grids))
     if voxels * len(description.channels) > MAX_VOXELS:
-        what = f"{voxels} voxels in {len(description.channels)} channel(s) exceed the limit of {MAX_VOXELS} values"
+        what = (
+            f"a record of {voxels} voxels in {len(description.channels)} channel(s) exceeds the limit of {MAX_VOXELS}"
+        )
         fix = "choose a lower resolution, for example 512, or a coarser spacing"
         raise DataError(f"resolution {sampling}: {what}. Fix: {fix}.", ["resolution", "spacing"])
 

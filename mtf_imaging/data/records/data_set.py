@@ -134,10 +134,10 @@ class Records:
           have several grids, also "sizes", the grid of the batch.
 
         Raises:
-          DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1,
-            or `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
-          ConfigError: `intensities` names an unknown channel, the augmentation needs labels that are not in the
-            records, or a record is smaller than a patch.
+          DataError: the folder does not contain a complete set of records with this sampling. The iterator raises it if
+            a record is damaged or does not match the manifest.
+          ConfigError: `batch_size` is below 1, or `start_step` is below 0; `intensities` names an unknown channel, the
+            augmentation needs labels that are not in the records, or a record is smaller than a patch.
         """
         check_value("batch_size", batch_size, int)
         check_value("start_step", start_step, int, least=0)

@@ -257,9 +257,10 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with this output folder.")
     actual, mm = manifest.sampling, manifest.sampling.spacing if spacing is None else parse_spacing(spacing)
     if isinstance(actual, Samplings) and grid is not None:
-        what = f"the records have {len(actual.grids)} grids, {actual}, but the resolution is {format_grid(grid)}"
         fix = "leave resolution out to use all grids, or convert to another folder with one grid"
-        raise DataError(f"{data_dir}: {what}. Fix: {fix}.", ["resolution"])
+        what = f"the records have {len(actual.grids)} grids, {actual}"
+        wanted = f"the resolution {format_grid(grid)} is required"
+        raise DataError(f"{data_dir}: {what}, but {wanted}. Fix: {fix}.", ["resolution"])
     expected = dataclasses.replace(actual, spacing=mm) if grid is None else Sampling(tuple(grid), mm)
     if expected != actual:
         fix = f"set the resolution to {actual}, or convert to another folder at {expected}"

@@ -11,7 +11,6 @@ from mtf_imaging.data.listing.names import normalize_name
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.json_file import read_json
-from mtf_imaging.parameters import check_value
 
 FILE = "splits_final.json"  # the name that nnU-Net uses
 
@@ -65,7 +64,9 @@ def make_splits(keys: Sequence[str], num_folds: int, seed: int = 0) -> list[Fold
     Raises:
       DataError: `num_folds` is below 2 or above the number of cases.
     """
-    check_value("num_folds", num_folds, int, ["num_folds"], least=2, most=len(keys))
+    if not 2 <= num_folds <= len(keys):
+        what = f"num_folds = {num_folds}: {len(keys)} cases allow 2 to {len(keys)} folds"
+        raise DataError(f"{what}. Fix: choose a number in this range.", ["num_folds"])
     shuffled = sorted(keys, key=lambda key: hashlib.sha256(f"{seed}/{key}".encode()).digest())
     folds = [set(shuffled[number::num_folds]) for number in range(num_folds)]
     return [
@@ -110,7 +111,9 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
     Raises:
       DataError: the fold is not in the file.
     """
-    check_value(f"{path}: fold", number, int, ["fold"], least=0, most=len(splits) - 1)
+    if not 0 <= number < len(splits):
+        what = f"fold {number} does not exist; there are {len(splits)} folds"
+        raise DataError(f"{path}: {what}. Fix: choose 0 to {len(splits) - 1}.", ["fold"])
     return splits[number]
 
 

@@ -106,9 +106,9 @@ def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
         ends = (plane.padding.lowest, plane.padding.highest)
         doubtful = [hu for hu in (slope * number + intercept for number in ends) if is_tissue(hu)]
         if doubtful:
-            what = f"PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have; it is read as air"
+            what = f"PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have"
             fix = f"if it is no padding, remove the element from {plane.path.name} and the other files"
-            warn_once(f"{folder}: {what}. Fix: {fix}.")
+            warn_once(f"{folder}: {what}; all pixels of this value are read as air. Fix: {fix}.")
             return
 
 
