@@ -46,7 +46,7 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
         changed = bytearray(content)
         # Most fields of a format are in its first bytes.
         for at in (draw.randrange(draw.choice((len(content), min(400, len(content))))) for _ in range(1 + how)):
-            changed[at] = draw.choice((draw.randrange(256), changed[at] ^ 1 << draw.randrange(8)))
+            changed[at] = draw.choice((draw.randrange(256), changed[at] ^ 1 << draw.randrange(8), draw.choice(content)))
         return bytes(changed)
     return (
         content[:start],

@@ -263,12 +263,8 @@ def read_cases(
 
 def _as_json(fingerprint: Fingerprint, known: SpacingTable) -> dict[str, Any]:
     cases = [dataclasses.asdict(case) for case in fingerprint.cases]
-    return {
-        "format": _FORMAT,
-        "description": as_fields(fingerprint.description),
-        "spacing_table": _table(known),
-        "cases": cases,
-    }
+    description = as_fields(fingerprint.description)
+    return {"format": _FORMAT, "description": description, "spacing_table": _table(known), "cases": cases}
 
 
 def _table(known: SpacingTable) -> dict[str, list[float]]:

@@ -27,6 +27,11 @@ class CropAxis(NamedTuple):
     factor: float
 
 
+def scaled_length(length: int, scale: float) -> int:
+    """Returns the number of pixels in a scaled axis, at least 1."""
+    return max(1, round(length * scale))
+
+
 def crop_axis(length: int, scale: float, size: int, place: float) -> CropAxis:
     """Places a crop along one axis of a scaled photo.
 
@@ -36,7 +41,7 @@ def crop_axis(length: int, scale: float, size: int, place: float) -> CropAxis:
       size: pixels of the crop. If the scaled photo has fewer, the crop contains all of them.
       place: a number in 0..1 that selects the position, 0 for the first one and 1 for the last one.
     """
-    scaled = max(1, round(length * scale))
+    scaled = scaled_length(length, scale)
     count = min(scaled, size)
     first = min(int(place * (scaled - count + 1)), scaled - count)
     # In float32 and in this order, as in tf.image.resize, so that the nearest pixels are the same.

@@ -63,12 +63,8 @@ def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
         scale=first.scale if is_uniform else (1.0, 0.0),
         modality=first.modality or None,
     )
-    return [stored], DicomGeometry.of(
-        shape,
-        affine,
-        files=tuple(dict.fromkeys(plane.path for plane in planes)),
-        frames=tuple(plane.frame or 0 for plane in planes),
-    )
+    files, frames = dict.fromkeys(plane.path for plane in planes), (plane.frame or 0 for plane in planes)
+    return [stored], DicomGeometry.of(shape, affine, files=tuple(files), frames=tuple(frames))
 
 
 class SeriesPlanes(Planes):

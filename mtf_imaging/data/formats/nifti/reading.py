@@ -71,10 +71,8 @@ def open_nifti(path: Path) -> tuple[list[Stored], Geometry]:
             doubt = None if is_placed else f"its header states no place ({_PLACED} is 0)"
             geometry, names = MadeGeometry.of(shape[:3], header.get_affine(), doubt=doubt, has_size=is_placed), {}
         else:
-            geometry, names = (
-                Geometry(header, affine_in_mm(header)),
-                names_in_nifti(header.extensions) or names_in_tables(path),
-            )
+            geometry = Geometry(header, affine_in_mm(header))
+            names = names_in_nifti(header.extensions) or names_in_tables(path)
             check_axes(geometry.affine)
             if not why_lost(geometry):
                 warn_of_conflicts(geometry, path)
