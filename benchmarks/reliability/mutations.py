@@ -38,6 +38,11 @@ class Kind(NamedTuple):
     read: Callable[[Path], Any]
 
 
+def results(output_dir: Path) -> Results:
+    """Returns the results file."""
+    return Results(output_dir / FILE, COLUMNS, ("kind",))
+
+
 def mutated(content: bytes, draw: random.Random) -> bytes:
     """Returns a content with changed bytes or bits, or without a part, or with a part of zeros or a part twice."""
     start, length = draw.randrange(len(content)), draw.choice((1, 4, 64))
@@ -90,7 +95,7 @@ def measure(
       minutes: unused; every kind takes about a minute.
       number: number of mutations of each kind.
     """
-    file, failures = Results(output_dir / FILE, COLUMNS, ("kind",)), []
+    file, failures = results(output_dir), []
     done = set() if again else file.keys()
     for name, kind in KINDS.items():
         if (only and not any(word in name for word in only)) or (name,) in done:
