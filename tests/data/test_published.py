@@ -129,6 +129,7 @@ def test_series_with_dicom_seg_are_listed(tmp_path, file):
     volume = read_volume(series)
     labels = (volume.hu > 0).astype(np.uint8)
     (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / "p1/damaged.dcm").write_bytes(b"no DICOM file")
     write_label_slabs(tmp_path / file, [labels], volume.geometry, codes_of_labels({"liver": 1}, None))
     found = inspect(tmp_path, write=tmp_path / "dataset.json")
     assert dict(found.rows)["layout"].startswith("DICOM: series to which DICOM-SEG files refer")

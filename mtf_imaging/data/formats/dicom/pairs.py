@@ -1,5 +1,6 @@
 """Finds the series of a folder to which DICOM-SEG files refer."""
 
+import contextlib
 import os
 from collections import defaultdict
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import NamedTuple
 
 from mtf_imaging.data.formats.dicom.files import read_dicom
 from mtf_imaging.data.listing.dicom_files import dicom_files
+from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import damage_named
 
 _SEGMENTATION = "SEG"  # the modality
@@ -30,13 +32,12 @@ class Pair(NamedTuple):
 def find_pairs(folder: Path) -> list[Pair]:
     """Returns the series in a folder and its subfolders to which a DICOM-SEG file in any of them refers.
 
-    Raises:
-      DataError: pydicom is missing, or a file cannot be read.
+    Files that cannot be read are left out here; reading their case reports them.
     """
     series: dict[str, tuple[Path, str]] = {}
     masks: dict[str, list[Path]] = defaultdict(list)
     for file in (file for here, _, _ in os.walk(folder) for file in dicom_files(Path(here))):
-        with damage_named(file, "DICOM"):
+        with contextlib.suppress(DataError), damage_named(file, "DICOM"):
             header = read_dicom(file, stop_before_pixels=True, specific_tags=_TAGS)
             if header.get("Modality") != _SEGMENTATION:
                 series[str(header.get("SeriesInstanceUID"))] = file.parent, str(header.get("Modality"))
