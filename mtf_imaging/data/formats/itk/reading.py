@@ -54,7 +54,8 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         shape, count = tuple(map(int, reader.GetSize())), reader.GetNumberOfComponents()
         if count > 1 or len(shape) != 3:
             what = f"has {len(shape)} axes ({' x '.join(map(str, shape))}) and {count} number(s) per voxel"
-            fix = "store each channel or point in time in a file of its own; export a mask with layers as a label map"
+            own = "store each channel or point in time in a file of its own"
+            fix = f"{own}; in 3D Slicer, export a segmentation with layers as a label map"
             raise Fault(f"{what}, but one volume with 3 axes and one number per voxel is needed", fix)
         units = header.fields.get("spaceunits", '"mm"').replace('"', " ").split()
         if header.is_nrrd and not {*units} <= {"mm", "none"}:
