@@ -69,14 +69,16 @@ SERIES = {
 
 
 @pytest.mark.parametrize("orientation", [AXIAL, OBLIQUE])
-@pytest.mark.parametrize("compressed", [False, True])
-def test_frames_of_one_file_are_the_planes(tmp_path, orientation, compressed):
+@pytest.mark.parametrize("syntax", [None, RLELossless, DeflatedExplicitVRLittleEndian])
+def test_frames_of_one_file_are_the_planes(tmp_path, orientation, syntax):
     write_series(tmp_path / "series", stored_numbers(), orientation)
     path = write_enhanced(tmp_path / "enhanced/1.dcm", stored_numbers(), orientation)
-    if compressed:
-        header = pydicom.dcmread(path)
-        header.compress(RLELossless)
-        header.save_as(path)
+    header = pydicom.dcmread(path)
+    if syntax == RLELossless:
+        header.compress(syntax)
+    elif syntax:
+        header.file_meta.TransferSyntaxUID = syntax
+    header.save_as(path)
     one, other = read_volume(tmp_path / "enhanced"), read_volume(tmp_path / "series")
     np.testing.assert_array_equal(one.hu, other.hu)
     np.testing.assert_allclose(one.geometry.affine, other.geometry.affine, atol=1e-6)

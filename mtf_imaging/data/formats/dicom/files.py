@@ -26,15 +26,21 @@ def read_dicom(path: Path, **options: Any) -> Any:
       Fault: the deflated data of the file do not fit into memory.
     """
     pydicom = import_pydicom(path)
-    with open(path, "rb") as file:
-        if _DEFLATED in file.read(_META_BYTES):
-            meta = pydicom.filereader.read_file_meta_info(path)
+    if is_deflated(path):
+        meta = pydicom.filereader.read_file_meta_info(path)
+        with open(path, "rb") as file:
             file.seek(_META_START + meta.FileMetaInformationGroupLength)
             stream, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
             while not stream.eof and (block := stream.unconsumed_tail or file.read(_BLOCK_BYTES)):
                 size += len(stream.decompress(block, INFLATED * _BLOCK_BYTES))
                 check_room(f"deflated data of at least {size} bytes", 0, 0, at_once=3 * size)
     return pydicom.dcmread(path, **options)
+
+
+def is_deflated(path: Path) -> bool:
+    """Returns whether a file is deflated as a whole, so that it has no place for single frames."""
+    with open(path, "rb") as file:
+        return _DEFLATED in file.read(_META_BYTES)
 
 
 def flat_frames(header: object) -> Iterator[Any]:

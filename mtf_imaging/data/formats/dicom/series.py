@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtf_imaging.data.formats.dicom.files import is_deflated
 from mtf_imaging.data.formats.dicom.headers import Plane, read_planes
 from mtf_imaging.data.formats.dicom.padding import is_tissue, padding_value
 from mtf_imaging.data.formats.dicom.stacking import stack
@@ -121,7 +122,8 @@ def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
     pydicom = import_pydicom(plane.path)
     with damage_named(plane.path, "DICOM"):
         options = {"correct_unused_bits": False} if all_bits else {}
-        source = pydicom.dcmread(plane.path) if plane.frame is None else plane.path
+        is_whole = plane.frame is None or is_deflated(plane.path)
+        source = pydicom.dcmread(plane.path) if is_whole else plane.path
         pixels = pydicom.pixels.pixel_array(source, index=plane.frame, **options)
         if pixels.shape != plane.size[::-1]:
             raise ValueError(f"it has {pixels.shape} pixels (rows, columns), not {plane.size[::-1]}")
