@@ -6,6 +6,7 @@
     python -m benchmarks.reliability full_disk --output_dir DIR        # as root, because it mounts file systems
     python -m benchmarks.reliability environment --output_dir DIR      # as root, too
     python -m benchmarks.reliability processes --output_dir DIR        # 40 faults of several processes, and single ones
+    python -m benchmarks.reliability mutations --output_dir DIR        # 300 random faults in each of 26 kinds of file
     python -m benchmarks.reliability page --output_dir DIR             # copies the results, and writes the page
 
 Results are added to CSV files in DIR one by one. The same command continues after an interruption. --again repeats
@@ -16,14 +17,14 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.reliability import bad_inputs, environment, full_disk, kills, page, processes
+from benchmarks.reliability import bad_inputs, environment, full_disk, kills, mutations, page, processes
 
 _PARTS = {"kills": kills.measure, "full_disk": full_disk.measure, "environment": environment.measure}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=("bad_inputs", "processes", *_PARTS, "page"))
+    parser.add_argument("part", choices=("bad_inputs", "processes", "mutations", *_PARTS, "page"))
     parser.add_argument("--output_dir", type=Path, required=True, help="folder for good data, inputs and results")
     parser.add_argument(
         "--only",
@@ -36,6 +37,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, help="begin nothing after this time")
     parser.add_argument("--at_once", type=int, default=2, help="number of bad inputs at the same time")
     parser.add_argument("--kills", type=int, default=20, help="number of kills of each command")
+    parser.add_argument("--mutations", type=int, default=300, help="number of mutations of each kind of file")
     parser.add_argument("--trials", type=int, default=40, help="number of drawn trials of several processes")
     parser.add_argument("--seed", type=int, default=processes.SEED, help="seed of the drawn trials")
     flags = parser.parse_args()
@@ -49,6 +51,8 @@ def main() -> None:
         failures = bad_inputs.measure(*options, at_once=flags.at_once)
     elif flags.part == "kills":
         failures = kills.measure(*options, number=flags.kills)
+    elif flags.part == "mutations":
+        failures = mutations.measure(*options, number=flags.mutations)
     elif flags.part == "processes":
         failures = processes.measure(*options, number=flags.trials, seed=flags.seed)
     else:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from benchmarks.figures import FIGURES, with_table
-from benchmarks.reliability import bad_inputs, environment, full_disk, kills, processes
+from benchmarks.reliability import bad_inputs, environment, full_disk, kills, mutations, processes
 from benchmarks.reliability.results import ROOT
 from benchmarks.tables import markdown
 
@@ -15,7 +15,7 @@ Rows = list[dict[str, str]]
 
 def copy(output_dir: Path) -> None:
     """Copies the results of the measured parts, keeping the last row of each."""
-    for part in (bad_inputs, kills, full_disk, environment, processes):
+    for part in (bad_inputs, kills, full_disk, environment, processes, mutations):
         file = part.results(output_dir)
         if file.path.exists():
             part.results(FIGURES).replace(file.rows())
@@ -38,6 +38,7 @@ def tables() -> dict[str, str]:
         "environment": (environment, environment_table),
         "signals": (processes, signal_table),
         "peers": (processes, peer_table),
+        "mutations": (mutations, mutation_table),
     }
     tables = {"reliability totals": _totals()}
     for name, (part, table) in parts.items():
@@ -123,6 +124,14 @@ def peer_table(rows: Rows) -> str:
         for row in rows
     ]
     return markdown(head, body) + _stamp("processes", rows)
+
+
+def mutation_table(rows: Rows) -> str:
+    """Returns a table with one row per kind of file, and one for all."""
+    columns = ("mutations", "read", "refused", "failed")
+    body = [[row["kind"], *(row[name] for name in columns)] for row in rows]
+    total = ["all", *(str(sum(int(row[name]) for row in rows)) for name in columns)]
+    return markdown(["kind", *columns], [*body, total]) + _stamp("mutations", rows)
 
 
 def _totals() -> str:

@@ -15,18 +15,7 @@ _MODULES = {
     "Records": "mtf_imaging.data.records.data_set",
 }
 
-__all__ = [
-    "LITS",
-    "Augmentation",
-    "Description",
-    "ObjectAugmentation",
-    "ObjectDescription",
-    "Objects",
-    "PhotoAugmentation",
-    "PhotoDescription",
-    "Photos",
-    "Records",
-]
+__all__ = [*_MODULES]
 
 
 def __getattr__(name: str):

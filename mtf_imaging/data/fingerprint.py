@@ -166,10 +166,8 @@ def read_fingerprint(
     CaseFaults(faults={key: one for key, one in read.items() if isinstance(one, DataError)}).check(read)
     fingerprint = Fingerprint(description, tuple(kept.get(case.key) or read[case.key] for case in cases))
     if not any(case.foreground for case in fingerprint.cases):
-        raise DataError(
-            f"{input_dir}: none of the {len(cases)} cases has a labeled voxel. Fix: give masks with the labels "
-            f"{listed(description)}."
-        )
+        what = f"none of the {len(cases)} cases has a labeled voxel"
+        raise DataError(f"{input_dir}: {what}. Fix: give masks with the labels {listed(description)}.")
     if file is not None and (missing or len(stored) != len(cases)):
         write_bytes(file, (json.dumps(_as_json(fingerprint, known), indent=1) + "\n").encode())
     return fingerprint
@@ -265,12 +263,8 @@ def read_cases(
 
 def _as_json(fingerprint: Fingerprint, known: SpacingTable) -> dict[str, Any]:
     cases = [dataclasses.asdict(case) for case in fingerprint.cases]
-    return {
-        "format": _FORMAT,
-        "description": as_fields(fingerprint.description),
-        "spacing_table": _table(known),
-        "cases": cases,
-    }
+    description = as_fields(fingerprint.description)
+    return {"format": _FORMAT, "description": description, "spacing_table": _table(known), "cases": cases}
 
 
 def _table(known: SpacingTable) -> dict[str, list[float]]:
@@ -294,10 +288,8 @@ def _stored(file: Path, description: Description, known: SpacingTable) -> dict[s
             return {}
         cases = [_case(case) for case in fields["cases"]]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{file}: not a fingerprint that this program wrote ({type(error).__name__}: {error}). "
-            "Fix: remove this file, or choose another folder for the plan."
-        ) from error
+        what = f"not a fingerprint that this program wrote ({type(error).__name__}: {error})"
+        raise DataError(f"{file}: {what}. Fix: remove this file, or choose another folder for the plan.") from error
     return {case.key: case for case in cases}
 
 

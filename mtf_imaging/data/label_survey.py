@@ -62,10 +62,8 @@ class LabelSurvey:
             return []
         it, name = ("it", "this name") if len(missing) == 1 else ("them", "these names")
         effect = f"the scores say nothing about {it}" if is_held_out else f"a network cannot learn {it}"
-        return [
-            f"no {self.unit} of {_listed(missing)} in {self.sample(is_held_out)}; {effect}. Fix: check the labels, or "
-            f"remove {name} from {self.source}."
-        ]
+        what = f"no {self.unit} of {_listed(missing)} in {self.sample(is_held_out)}; {effect}"
+        return [f"{what}. Fix: check the labels, or remove {name} from {self.source}."]
 
     def warnings(self, is_held_out: bool = False) -> list[str]:
         """Returns the warnings about missing labels.
@@ -77,10 +75,10 @@ class LabelSurvey:
             return [f"{self.cause} ({self.sample(is_held_out)} counted)."]
         texts = self.missing_warnings(is_held_out)
         if self.ignored:
+            few = f"{len(self.ignored)} of the {self.num_counted} {'held-out ' * is_held_out}{self.images} counted"
+            what = f"the ignore label is the only label in {few}, such as {self.ignored[0]}"
             texts.append(
-                f"the ignore label is the only label in {len(self.ignored)} of the {self.num_counted} "
-                f"{'held-out ' * is_held_out}{self.images} counted, such as {self.ignored[0]}; these neither train nor "
-                "score a network. Fix: check their labels, or leave them out."
+                f"{what}; these neither train nor score a network. Fix: check their labels, or leave them out."
             )
         return texts
 

@@ -47,10 +47,8 @@ class ArrayPairs:
     def __init__(self, images: Samples, targets: Samples) -> None:
         counts = len(images), len(targets)
         if counts[0] != counts[1] or not counts[0]:
-            raise DataError(
-                f"there are {counts[0]} images, but {counts[1]} targets. Fix: give a target for each image, along the "
-                "first axis of both arrays."
-            )
+            what = f"there are {counts[0]} images, but {counts[1]} targets"
+            raise DataError(f"{what}. Fix: give a target for each image, along the first axis of both arrays.")
         self._arrays = {IMAGE: images, TARGET: targets}
         self._whole = {name: [slice(None)] * len(array.shape) for name, array in self._arrays.items()}
         self._order = functools.lru_cache(2)(self._new_order)
@@ -129,10 +127,9 @@ class DatasetPairs:
         spec = dataset.element_spec
         known = isinstance(spec, tuple) and len(spec) == 2 and all(part.shape.is_fully_defined() for part in spec)
         if not known:
-            raise DataError(
-                f"the elements of the dataset are {spec}, but must be pairs of an image and a target of known shapes. "
-                "Fix: map them to pairs, without batches, and set their shapes with tf.ensure_shape."
-            )
+            what = f"the elements of the dataset are {spec}, but must be pairs of an image and a target of known shapes"
+            fix = "map them to pairs, without batches, and set their shapes with tf.ensure_shape"
+            raise DataError(f"{what}. Fix: {fix}.")
         self._dataset = dataset
 
     def __iter__(self) -> Iterator[Pair]:

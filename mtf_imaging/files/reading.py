@@ -124,17 +124,20 @@ def reading_named(path: str | os.PathLike) -> Iterator[None]:
     """
     check_not_special(path)
     with access_named(path):
-        _check_fetched(path)
+        check_fetched(path)
         yield
 
 
-def _check_fetched(path: str | os.PathLike) -> None:
-    """Raises DataError if a file is a pointer of Git LFS or git-annex."""
+def check_fetched(path: str | os.PathLike) -> None:
+    """Raises DataError if a file is a pointer of Git LFS or git-annex, which may be a link to a missing file."""
+    start = b""
     if os.path.isfile(path) and os.path.getsize(path) < _POINTER_BYTES:
         with open(path, "rb") as file:
             start = file.read(_POINTER_BYTES)
-        for tool, command in (text.split(": ") for first, text in _POINTERS.items() if start.startswith(first)):
-            raise DataError(f"{path}: is a pointer of {tool}, not the file itself. Fix: fetch it with {command}.")
+    elif os.path.islink(path) and not os.path.exists(path):
+        start = os.fsencode(os.readlink(os.fspath(path))).rpartition(b".git")[2]
+    for tool, command in (text.split(": ") for first, text in _POINTERS.items() if start.startswith(first)):
+        raise DataError(f"{path}: is a pointer of {tool}, not the file itself. Fix: fetch it with {command}.")
 
 
 @contextlib.contextmanager

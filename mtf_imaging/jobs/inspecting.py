@@ -41,8 +41,10 @@ from mtf_imaging.settings.setting import takes
 if TYPE_CHECKING:
     from mtf_imaging.kinds.kind import Kind
 
+Pictures = tuple[dict[str, np.ndarray], dict[str, str]]  # by key, and the color of each label
+
 _OFF_MIDDLE = 0.05  # of the field of view; a label whose middle is nearer to the middle has no side
-_PICTURES = 4  # cases with pictures
+_PICTURES, _QUALITY = 4, 85  # cases with pictures, and the quality of JPEG
 _FACTS = ("shape", "spacing", "axis_codes", "voxels")  # of a case that was read
 # Of the values of a channel over the cases.
 _ENDS: dict[str, Any] = {"minimum": min, "maximum": max, "low_percentile": np.median, "high_percentile": np.median}
@@ -140,18 +142,19 @@ def inspect(own: InspectSettings) -> Inspection:
     kind = detect_kind(path) or KINDS[VOLUMES]
     data: DataSet | None = None
     faults: list[str] = []
+    pictures: Pictures = ({}, {})
     with _collected() as records:
         if kind.name == VOLUMES:
             data = _find(path, faults)
             found = _volumes(path, data, own) if data else Inspection()
         else:
-            found = _files(path, kind)
+            found, pictures = _files(path, kind)
         texts = dict.fromkeys(record.getMessage() for record in records if record.levelno >= logging.WARNING)
         rows = (("data", f"{path}, {kind.title}"), *found.rows)
         faults, warnings = [*faults, *found.faults], [*texts, *found.warnings]
         found = dataclasses.replace(found, rows=rows, faults=tuple(faults), warnings=tuple(warnings))
         if own.page:
-            write_bytes(own.page, _page(found, data, read_spacing_table(own.spacing_table)))
+            write_bytes(own.page, _page(found, data, read_spacing_table(own.spacing_table), *pictures))
     return found
 
 
@@ -262,21 +265,28 @@ def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
                 yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
 
 
-def _page(found: Inspection, data: DataSet | None, known: SpacingTable) -> bytes:
-    """Returns the page, with pictures of the first labeled cases that were read."""
-    from mtf_imaging.evaluation.volume_report.data_page import case_pictures, data_page
+def _page(
+    found: Inspection, data: DataSet | None, known: SpacingTable, images: dict[str, np.ndarray], colors: dict[str, str]
+) -> bytes:
+    """Returns the page, with labeled images, or with pictures of the first labeled cases that were read."""
+    from PIL import Image
 
+    from mtf_imaging.evaluation.report.colors import mask_colors, mask_style
+    from mtf_imaging.evaluation.volume_report.data_page import case_pictures, data_page, labeled_picture
+    from mtf_imaging.kinds.output import jpeg
+
+    pictures = [labeled_picture(key, jpeg(Image.fromarray(image), _QUALITY)) for key, image in images.items()]
     read = {case["key"] for case in found.cases if "shape" in case}
-    pictures, description = [], data.description if data else LITS
+    description = data.description if data else LITS
     labeled = [(case, case.labels) for case in (data.cases if data else ()) if case.labels and case.key in read]
     for case, mask in labeled[:_PICTURES]:
         image = read_image(case.channels, description, known)
         pictures.append(case_pictures(case.key, image, read_labels(mask, image, description), description))
-    return data_page(found.all_rows, found.table, pictures, description)
+    return data_page(found.all_rows, found.table, pictures, colors or mask_colors(description), mask_style(description))
 
 
-def _files(path: Path, kind: "Kind") -> Inspection:
-    """Inspects a data set whose images are single files, such as photos."""
+def _files(path: Path, kind: "Kind") -> tuple[Inspection, Pictures]:
+    """Inspects a data set whose images are single files, such as photos; also returns its pictures and their colors."""
     from mtf_imaging import data
 
     images = kind.training(getattr(data, kind.data_set)())
@@ -284,11 +294,18 @@ def _files(path: Path, kind: "Kind") -> Inspection:
         survey = images.label_survey(path, images.description(path), False)
         keys = [*images.cases(path)]
     except DataError as error:
-        return Inspection(faults=(str(error),))
+        return Inspection(faults=(str(error),)), ({}, {})
     assert survey is not None, "these kinds name labels"
+    pictures: Pictures = ({}, {})
+    faults: list[str] = []
+    try:
+        pictures = images.pictures(path, images.description(path), _PICTURES)
+    except DataError as error:
+        faults = [str(error)]
     rows = (("images", f"{len(keys)} to train on ({images.split or 'all'})"), ("read", survey.summary()))
     labels = tuple(FoundLabel(name, value, int(survey.counts[value])) for name, value in survey.names.items())
-    return Inspection(rows, labels, warnings=tuple(survey.warnings()), cases=tuple({"key": key} for key in keys))
+    cases = tuple({"key": key} for key in keys)
+    return Inspection(rows, labels, tuple(faults), tuple(survey.warnings()), cases), pictures
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from mtf_imaging.settings.setting import Settings
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from mtf_imaging.data.description.differences import Difference
     from mtf_imaging.data.label_survey import LabelSurvey
     from mtf_imaging.evaluation.export.networks import TrainedNetworks
@@ -157,6 +159,16 @@ class TrainingImages(abc.ABC, Generic[Description, Folder]):
           is_held_out: whether to count the held-out images, not the images to train on.
         """
         return None
+
+    def pictures(
+        self, folder: Folder, description: Description, most: int
+    ) -> "tuple[dict[str, np.ndarray], dict[str, str]]":
+        """Returns pictures of some training images with their labels, by key, and the color of each label.
+
+        Raises:
+          DataError: an image cannot be read.
+        """
+        return {}, {}
 
     def has_several_grids(self, data_dir: Folder) -> bool:
         """Returns whether the images have several sizes, each of which is trained with a program of its own."""

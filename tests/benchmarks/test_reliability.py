@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import io
 import json
+import os
 import random
 import re
 import traceback
@@ -12,13 +13,13 @@ import traceback
 import pytest
 
 from benchmarks.figures import FIGURES
-from benchmarks.reliability import bad_inputs, commands, good, kills, page
+from benchmarks.reliability import bad_inputs, commands, good, kills, mutations, page
 from benchmarks.reliability.commands import Result
 from benchmarks.reliability.inputs import bad_input
 from benchmarks.reliability.inputs.all_inputs import INPUTS
 from benchmarks.reliability.inputs.bad_input import BadInput, Refused, Right, Warned, judge, snapshot
 from benchmarks.reliability.inputs.checks import same_scores
-from benchmarks.reliability.results import Results
+from benchmarks.reliability.results import Results, read
 from benchmarks.reliability.writers import WRITERS, Undisturbed, Writer, content
 from mtf_imaging.cli.commands.all_commands import COMMANDS
 from mtf_imaging.cli.main import main
@@ -253,3 +254,43 @@ def test_tables_count_outcomes():
     assert table.endswith(
         "Measured on d, commit c, with `python -m benchmarks.reliability bad_inputs --output_dir DIR`."
     )
+
+
+def test_mutations_are_read_or_refused_by_name(tmp_path):
+    assert mutations.measure(tmp_path, only=["spacing table", "NRRD header"], number=4) == []
+    rows = read(tmp_path / mutations.FILE)
+    assert [(row["kind"], int(row["read"]) + int(row["refused"])) for row in rows] == [
+        ("NRRD header", 4),
+        ("spacing table", 4),
+    ]
+
+
+def test_a_reader_that_crashes_or_raises_another_error_fails(tmp_path, monkeypatch):
+    good = b"good content"
+
+    def write(folder):
+        (folder / "a.txt").write_bytes(good)
+        return folder / "a.txt"
+
+    def is_changed(path):
+        return path.exists() and path.read_bytes() != good
+
+    def crash(path):
+        return is_changed(path) and os.abort()
+
+    def raise_error(path):
+        return is_changed(path) and {}["missing"]
+
+    kinds = {"crash": mutations.Kind(write, crash), "error": mutations.Kind(write, raise_error)}
+    monkeypatch.setattr(mutations, "KINDS", kinds)
+    crashed, raised = mutations.measure(tmp_path, number=3)
+    assert crashed["failed"] >= 2
+    assert "KeyError" in raised["first_failure"]
+
+
+def test_mutations_differ_and_can_be_repeated():
+    draw, again = random.Random(1), random.Random(1)
+    contents = [mutations.mutated(bytes(range(200)), draw) for _ in range(40)]
+    assert contents == [mutations.mutated(bytes(range(200)), again) for _ in range(40)]
+    assert len({*contents}) > 35
+    assert {len(content) < 200 for content in contents} == {True, False}

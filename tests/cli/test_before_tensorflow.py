@@ -61,7 +61,7 @@ TRAIN = "train --model_dir new"
 ERRORS = [
     (f"{PREDICT} --input none", "none: this folder of cases does not exist."),
     (f"{PREDICT} --input none.nii.gz", "none.nii.gz: this volume does not exist."),
-    (f"{PREDICT} --input empty", "empty: contains no NIfTI, OME-Zarr, NRRD, MetaImage or DICOM image."),
+    (f"{PREDICT} --input empty", "empty: contains no NIfTI, OME-Zarr, FreeSurfer, NRRD, MetaImage or DICOM image."),
     (f"{PREDICT} --input damaged", "damaged/volume-7.nii.gz: "),
     (
         "predict --model_dir run --input cases --output there",
@@ -103,7 +103,7 @@ ERRORS = [
     ),
     (
         "evaluate --model_dir run --input_dir empty --output_dir out",
-        "empty: contains no NIfTI, OME-Zarr, NRRD, MetaImage or DICOM image.",
+        "empty: contains no NIfTI, OME-Zarr, FreeSurfer, NRRD, MetaImage or DICOM image.",
     ),
     (f"{EVALUATE} --output_dir run", "run: training writes to this folder, because "),
     (f"{EVALUATE} --output_dir run/eval", "run/eval: training writes to this folder, because "),

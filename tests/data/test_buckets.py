@@ -160,8 +160,8 @@ def test_one_grid_is_written_as_before(cases, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        ({"grids": 0, "spacing": MM}, "grids must be a positive integer, not 0"),
-        ({"multiple": 0, "spacing": MM}, "multiple must be a positive integer, not 0"),
+        ({"grids": 0, "spacing": MM}, "grids = 0: it must be an int of at least 1"),
+        ({"multiple": 0, "spacing": MM}, "multiple = 0: it must be an int of at least 1"),
         ({"grids": 2}, "grids = 2 has no effect without a spacing.*Fix: give spacing, too, or leave grids out"),
         ({"multiple": 8}, "multiple = 8 has no effect without a spacing"),
         ({"grids": 2, "spacing": MM, "resolution": 8}, "grids = 2 and resolution = 8 both set the grid"),

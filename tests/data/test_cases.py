@@ -77,7 +77,8 @@ def test_files_with_other_names_are_skipped_with_a_warning(tmp_path, caplog):
     touch(tmp_path, "volume-1.nii", "segmentation-1.nii", *(f"old/scan{n}.nii.gz" for n in range(4)), "notes.txt")
     assert [case.key for case in find_cases(tmp_path)] == ["1"]
     assert (
-        "skipped 4 NIfTI, OME-Zarr, NRRD, MetaImage or DICOM image(s) whose names do not match the other cases: "
+        "skipped 4 NIfTI, OME-Zarr, FreeSurfer, NRRD, MetaImage or DICOM image(s) whose names do not match the other "
+        "cases: "
         "old/scan0.nii.gz, "
         "old/scan1.nii.gz, "
     ) in caplog.text
@@ -114,7 +115,9 @@ def test_folders_without_cases(tmp_path):
         find_cases(tmp_path / "missing")
     with pytest.raises(DataError, match=r"missing\.nii: this volume does not exist"):
         find_cases(tmp_path / "missing.nii", need_labels=False)
-    with pytest.raises(DataError, match=r"contains no NIfTI, OME-Zarr, NRRD, MetaImage or DICOM image\..*volume-N"):
+    with pytest.raises(
+        DataError, match=r"contains no NIfTI, OME-Zarr, FreeSurfer, NRRD, MetaImage or DICOM image\..*volume-N"
+    ):
         find_cases(tmp_path)
     touch(tmp_path, "scan.nii")
     with pytest.raises(DataError, match=r"contains 1 NIfTI, OME.* image\(s\), such as scan.nii, but no case"):

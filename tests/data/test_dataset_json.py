@@ -364,8 +364,8 @@ FAULTS = {
     "lesions of no mask": ({**PROSTATE, "lesions": ["tumor"]}, "lesions names tumor, but the labels are PZ, TZ"),
     "lesions as a string": ({**PROSTATE, "lesions": "TZ"}, "lesions is 'TZ'"),
     "a file ending": (
-        {**PROSTATE, "file_ending": ".mgz"},
-        r"file_ending is '\.mgz'.*Fix: .*one of \.nii, \.nii\.gz, \.png",
+        {**PROSTATE, "file_ending": ".mnc"},
+        r"file_ending is '\.mnc'.*Fix: .*one of \.nii, \.nii\.gz, \.png",
     ),
     "a misspelled ending": ({**PROSTATE, "file_ending": "nii.gz"}, r"Did you mean '\.nii\.gz'\?"),
     "an ending of another type": ({**PROSTATE, "file_ending": 1}, "file_ending is 1"),

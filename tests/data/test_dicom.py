@@ -22,7 +22,16 @@ from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.listing.dicom_files import holds_dicom
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
-from tests.data.dicom_folder import AXIAL, PIXEL_MM, STEP_MM, compress, plane_file, write_plane, write_series
+from tests.data.dicom_folder import (
+    AXIAL,
+    PIXEL_MM,
+    STEP_MM,
+    compress,
+    plane_file,
+    write_enhanced,
+    write_plane,
+    write_series,
+)
 
 SHAPE = (7, 6, 5)
 OBLIQUE = tuple(np.round(Rotation.from_euler("xyz", (12, -17, 25), degrees=True).as_matrix().T[:2].ravel(), 8))
@@ -57,6 +66,22 @@ SERIES = {
     "no rescale": (AXIAL, np.int16, {"RescaleSlope": None, "RescaleIntercept": None}),
     "no description": (AXIAL, np.int16, {"SeriesDescription": None}),
 }
+
+
+@pytest.mark.parametrize("orientation", [AXIAL, OBLIQUE])
+@pytest.mark.parametrize("syntax", [None, RLELossless, DeflatedExplicitVRLittleEndian])
+def test_frames_of_one_file_are_the_planes(tmp_path, orientation, syntax):
+    write_series(tmp_path / "series", stored_numbers(), orientation)
+    path = write_enhanced(tmp_path / "enhanced/1.dcm", stored_numbers(), orientation)
+    header = pydicom.dcmread(path)
+    if syntax == RLELossless:
+        header.compress(syntax)
+    elif syntax:
+        header.file_meta.TransferSyntaxUID = syntax
+    header.save_as(path)
+    one, other = read_volume(tmp_path / "enhanced"), read_volume(tmp_path / "series")
+    np.testing.assert_array_equal(one.hu, other.hu)
+    np.testing.assert_allclose(one.geometry.affine, other.geometry.affine, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", SERIES)
@@ -237,7 +262,7 @@ REFUSED = {
         _edit_plane(0, PixelSpacing=[0.7, 0.5]),
         r"differ in their pixel size: 0.5 x 0.7 in IM0003.dcm and 0 other file\(s\), but 0.5 x 0.75",
     ),
-    "several frames": (_edit_plane(0, NumberOfFrames=3), r"IM0003.dcm: this DICOM file has 3 frames"),
+    "frames without positions": (_edit_plane(0, NumberOfFrames=3), r"IM0003.dcm: this DICOM file has 3 frames, but"),
     "no pixels": (
         _edit_plane(0, PixelData=None),
         r"IM0003.dcm: this DICOM file has no pixel data \(its modality is CT\)",

@@ -16,7 +16,7 @@ from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.provenance.package import this_package
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
-from tests.data.dicom_folder import plane_file, write_series
+from tests.data.dicom_folder import plane_file, write_enhanced, write_series
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
 from tests.kinds.volumes import plan_predictions, predict_cases
 
@@ -214,3 +214,12 @@ def test_what_cannot_be_written_is_refused_before_the_network_is_built(tmp_path,
         plan_predictions(without, tmp_path / "out.dcm")
     with pytest.raises(ConfigError, match="evaluate writes no DICOM-SEG"):
         cases_to_evaluate(tmp_path, tmp_path / "out", output_format="dicom-seg")
+
+
+def test_frames_of_one_file_get_their_labels(tmp_path):
+    numbers = np.random.default_rng(0).integers(24, 2000, (7, 6, 5)).astype(np.int16)
+    write_enhanced(tmp_path / "series/1.dcm", numbers, FrameOfReferenceUID=FRAME)
+    volume = read_volume(tmp_path / "series")
+    labels = np.random.default_rng(1).integers(0, 2, volume.hu.shape).astype(np.uint8)
+    write_label_slabs(tmp_path / "a.dcm", [labels], volume.geometry, codes_of_labels({"liver": 1}, None))
+    np.testing.assert_array_equal(read_mask(tmp_path / "a.dcm", volume).labels, labels)

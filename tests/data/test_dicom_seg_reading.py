@@ -234,7 +234,7 @@ def without_positions(header):
         ),
         (
             without_positions,
-            r"cannot be read as DICOM-SEG: it is damaged .*PlanePosition",
+            r"cannot be read as DICOM-SEG: it is damaged .*ImagePositionPatient",
         ),
         (
             lambda header: header.PerFrameFunctionalGroupsSequence.pop(),

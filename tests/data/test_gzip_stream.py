@@ -97,7 +97,7 @@ def test_a_volume_with_bytes_after_its_stream_is_read(tmp_path, store, arrays, c
     np.testing.assert_array_equal(read_volume(path).hu, hu)
     assert "volume-0.nii.gz: 7 bytes follow the compressed data" in caplog.text
     write(path, path.read_bytes()[:-20])
-    with pytest.raises(DataError, match=r"volume-0\.nii\.gz: cannot be read as NIfTI: .*ends too early"):
+    with pytest.raises(DataError, match=r"volume-0\.nii\.gz: cannot be read as NIfTI or FreeSurfer: .*ends too early"):
         read_volume(path)
 
 

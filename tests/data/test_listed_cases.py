@@ -35,7 +35,7 @@ def test_cases_are_those_of_the_list(tmp_path, caplog):
     assert (first.volume, first.labels) == (tmp_path / "elsewhere/scan.NII", data / "../elsewhere/m.nii.gz")
     assert (second.key, second.volume) == ("case_10", data / "imagesTr/x_0000.nii.gz")
     assert "numTraining" not in caplog.text
-    skipped = "skipped 1 NIfTI, OME-Zarr, NRRD, MetaImage or DICOM image(s)"
+    skipped = "skipped 1 NIfTI, OME-Zarr, FreeSurfer, NRRD, MetaImage or DICOM image(s)"
     assert f"{skipped} that the field dataset of dataset.json does not" in caplog.text
     assert [case.key for case in find_cases(data, need_labels=False)] == ["case_2", "case_10"]
 

@@ -178,7 +178,6 @@ def test_objects_are_listed_over_endings_and_forms(tmp_path):
     ("ending", "fix"),
     [
         (".MNC", "convert MINC to NIfTI, for instance with nibabel"),
-        (".mgz", "convert FreeSurfer to NIfTI, for instance with nibabel"),
         (".hdr", "convert Analyze or a pair of NIfTI files to NIfTI, for instance with nibabel"),
         (".nii.zst", "convert NIfTI in Zstandard to NIfTI"),
     ],

@@ -9,7 +9,7 @@ from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, channel_inte
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import record_path
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 from tests.records import copy, damage, read_record
 
 ALL = Augmentation(flips=("x", "y", "z"), brightness=0.1, contrast=0.2, noise=0.05)
@@ -111,7 +111,7 @@ def test_flips_are_those_that_seed_and_sample_draw(channels):
 
 
 def test_bad_arguments_and_folders_are_refused_at_once(records, tmp_path):
-    with pytest.raises(DataError, match="batch_size 0, start_step 0"):
+    with pytest.raises(ConfigError, match="batch_size = 0: it must be an int of at least 1"):
         Records().training_batches(records, 0, seed=0)
     with pytest.raises(DataError, match=r"resolution x:4,y:3,z:2, not x:8,y:8,z:8"):
         Records().training_batches(records, 1, seed=0, resolution=8)

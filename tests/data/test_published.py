@@ -3,16 +3,22 @@
 import json
 import re
 
+import numpy as np
 import pytest
+from pydicom.uid import generate_uid
 
 import mtf_imaging as mi
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.cases.published import find_published
 from mtf_imaging.data.cases.schemes import PUBLISHED
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.formats.all_formats import write_label_slabs
+from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels
+from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.reading.mask_folders import open_masks
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.errors import DataError
+from tests.data.dicom_folder import write_series
 from tests.jobs.test_inspecting import image, inspect, mask, save
 
 BRATS = ("BraTS_1/BraTS_1_flair", "BraTS_1/BraTS_1_t1", "BraTS_1/BraTS_1_t1ce", "BraTS_1/BraTS_1_t2")
@@ -34,6 +40,13 @@ EXAMPLES = {
         "s0001",
         ("CT",),
         {"liver": 1, "spleen": 2},
+    ),
+    "3D-IRCADb": (
+        ("3Dircadb1.1/PATIENT_DICOM",),
+        {"3Dircadb1.1/MASKS_DICOM/liver": (1, 0), "3Dircadb1.1/MASKS_DICOM/livertumor": (0, 1)},
+        "3Dircadb1.1",
+        ("CT",),
+        {"liver": 1, "livertumor": 2},
     ),
     "AMOS": (("imagesTr/amos_0001",), {"labelsTr/amos_0001": (3, 2)}, "amos_0001", ("CT or MR",), {"left_kidney": 3}),
     "FLARE": (
@@ -97,6 +110,43 @@ def test_a_published_data_set_is_listed_and_read(tmp_path, name):
     assert tuple(fields["channel_names"].values()) == channels
     assert len(case.channels) == len(channels)
     assert labels.items() <= fields["labels"].items()
+
+
+def test_series_with_masks_in_dicom_are_listed(tmp_path):
+    numbers = np.random.default_rng(0).integers(0, 1200, (8, 6, 5)).astype(np.int16)
+    for name, voxels in (("PATIENT_DICOM", numbers), ("MASKS_DICOM/liver", (numbers > 600) * np.int16(255))):
+        intercept = {} if name == "PATIENT_DICOM" else {"RescaleIntercept": 0}
+        write_series(tmp_path / "c1" / name, voxels, SeriesInstanceUID=generate_uid(), **intercept)
+    found = inspect(tmp_path, write=tmp_path / "dataset.json")
+    assert (found.faults, [label.count for label in found.labels]) == ((), [(numbers > 600).sum()])
+    assert inspect(tmp_path).labels == found.labels
+
+
+@pytest.mark.parametrize("file", ["p1/study/seg/1.dcm", "p1/study/ct/seg.dcm", "p1/study/seg.dcm"])
+def test_series_with_dicom_seg_are_listed(tmp_path, file):
+    numbers = np.random.default_rng(0).integers(0, 1200, (8, 6, 5)).astype(np.int16)
+    series = write_series(tmp_path / "p1/study/ct", numbers, FrameOfReferenceUID="1.2.9", PatientID="1")
+    volume = read_volume(series)
+    labels = (volume.hu > 0).astype(np.uint8)
+    (tmp_path / file).parent.mkdir(exist_ok=True)
+    (tmp_path / "p1/damaged.dcm").write_bytes(b"no DICOM file")
+    write_label_slabs(tmp_path / file, [labels], volume.geometry, codes_of_labels({"liver": 1}, None))
+    found = inspect(tmp_path, write=tmp_path / "dataset.json")
+    assert dict(found.rows)["layout"].startswith("DICOM: series to which DICOM-SEG files refer")
+    assert (found.faults, [(label.name, label.count) for label in found.labels]) == ((), [("liver", labels.sum())])
+    again = inspect(tmp_path)
+    assert again.labels == found.labels
+    assert not [text for text in again.warnings if "does not list" in text]
+
+
+@pytest.mark.parametrize("table", ["sub-1_dseg.tsv", "../../dseg.tsv", "../desc-x_dseg.tsv"])
+def test_tables_of_bids_name_the_labels(tmp_path, table):
+    folder = tmp_path / "derivatives/m/sub-1/anat"
+    save(tmp_path / "sub-1/anat/sub-1_T1w.nii.gz", image())
+    save(folder / "sub-1_desc-x_dseg.nii.gz", mask(1, 5))
+    (folder / table).write_text("index\tname\tcolor\n1\tgray matter\tred\n5\twhite matter\tblue\n")
+    (folder / "desc-y_dseg.tsv").write_text("index\tname\n1\tother\n")
+    assert [label.name for label in inspect(tmp_path).labels] == ["gray matter", "white matter"]
 
 
 def test_masks_of_organs_are_converted(tmp_path, caplog):

@@ -63,6 +63,11 @@ def _nifti(path, stored, affine, codes):
     nibabel.save(nibabel.Nifti1Image(stored, affine), path)
 
 
+def _freesurfer(path, stored, affine, codes):
+    del codes
+    nibabel.save(nibabel.MGHImage(stored, affine), path)
+
+
 def _lps(affine):
     """Returns the origin, the voxel sizes and the directions `[3, axis]` of an affine, in LPS."""
     lps = np.diag([-1, -1, 1, 1]) @ affine
@@ -110,6 +115,7 @@ VOLUMES = {
     for volume in (
         VolumeFormat("volume-3.nii", _nifti),
         VolumeFormat("volume-3.nii.gz", _nifti),
+        VolumeFormat("volume-3.mgz", _freesurfer),
         VolumeFormat("volume-3.nrrd", _itk),
         VolumeFormat("volume-3.nhdr", _itk, "*.raw*"),
         VolumeFormat("volume-3.mha", _itk),

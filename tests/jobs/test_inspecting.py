@@ -6,6 +6,7 @@ from pathlib import Path
 import nibabel
 import numpy as np
 import pytest
+from PIL import Image
 
 import mtf_imaging as mi
 from mtf_imaging.cli.main import main
@@ -157,9 +158,9 @@ def test_one_image_needs_no_mask_and_a_missing_path_is_refused(tmp_path):
 
 def test_files_of_other_formats_are_named_once(tmp_path):
     folder = data_set(tmp_path / "d", [mask()])
-    (folder / "a.mgz").touch()
+    (folder / "a.mnc").touch()
     (folder / "dataset.json").unlink()
-    (warning,) = [text for text in inspect(folder).warnings if "a.mgz" in text]
+    (warning,) = [text for text in inspect(folder).warnings if "a.mnc" in text]
     assert [text for name, text in inspect(folder).all_rows if text == warning] == [warning]
 
 
@@ -186,6 +187,9 @@ def test_the_command_prints_text_or_json(tmp_path, capsys):
     assert [label["name"] for label in fields["labels"]] == ["kidney_left", "kidney_right"]
     assert fields["cases"][0]["axis_codes"] == "RAS"
     assert main(["inspect", folder, folder]) == 2
+    save(Path(folder) / "labelsTr/c_0.nii.gz", mask(right=7))
+    assert main(["inspect", folder, "--workers", "1"]) == 1
+    assert "d: 1 fault stops convert, plan and train. Fix: see the rows UNUSABLE." in capsys.readouterr().err
 
 
 def test_middles_are_stored_with_a_fingerprint(tmp_path):
@@ -207,12 +211,21 @@ def test_photos_and_objects_are_counted(tmp_path):
     write_scenes(tmp_path / "photos", 4, seed=1, progress=False)
     write_objects(tmp_path / "objects", 4, seed=1, progress=False)
     for kind, title, unit in (("photos", "photos", "pixels"), ("objects", "images with objects", "objects")):
-        found = inspect(tmp_path / kind)
+        found = inspect(tmp_path / kind, page=tmp_path / f"{kind}.html")
+        assert (tmp_path / f"{kind}.html").read_text().count('src="data:image/jpeg;base64,') == len(found.cases) > 1
         rows = dict(found.rows)
         assert rows["data"].endswith(f", {title}")
         assert f", {unit}: " in rows["read"]
         assert sum(label.count for label in found.labels) > 0
         assert [len(row) for row in found.table] == [3] * (len(found.labels) + 1)
+
+
+def test_a_photo_of_another_size_than_its_labels_is_unusable(tmp_path):
+    write_scenes(tmp_path, 4, seed=1, progress=False)
+    for photo in (tmp_path / "JPEGImages").iterdir():
+        Image.new("RGB", (8, 8)).save(photo)
+    (fault,) = inspect(tmp_path).faults
+    assert "is 8 pixels wide and 8 high, but its label image" in fault
 
 
 def test_a_list_of_photos_with_a_second_column_is_named(tmp_path):

@@ -193,7 +193,7 @@ def test_an_invalid_folder_is_reported_before_the_first_batch(folder, tmp_path):
 
     with pytest.raises(DataError, match=r"has no annotations of objects"):
         call(tmp_path)
-    with pytest.raises(DataError, match=r"batch_size 0, start_step 0: "):
+    with pytest.raises(ConfigError, match="batch_size = 0: it must be"):
         call(batch_size=0)
     with pytest.raises(ConfigError, match=r"Objects\.size \(8,\): must be two positive integers"):
         call(sizes=(8,))

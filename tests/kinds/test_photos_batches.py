@@ -230,7 +230,7 @@ def test_an_invalid_folder_is_reported_before_the_first_batch(folder, tmp_path):
         call(Photos())
     with pytest.raises(DataError, match=r"is not a folder of photos"):
         call(where=tmp_path)
-    with pytest.raises(DataError, match=r"batch_size 0, start_step 0: "):
+    with pytest.raises(ConfigError, match="batch_size = 0: it must be"):
         call(batch_size=0)
     with pytest.raises(ConfigError, match=r"size \(8,\): must be two positive integers"):
         call(sizes=(8,))

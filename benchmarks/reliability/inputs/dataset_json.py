@@ -84,7 +84,7 @@ _FIELDS: dict[str, tuple[dict[str, Any], tuple[Outcome, ...]]] = {
         (Refused("a0_0000.nii.gz"), Refused("dataset.json")),
     ),
     "no channel": ({"channel_names": {}}, (_REFUSED,)),
-    "the ending .mgz": ({"file_ending": ".mgz"}, (Refused("dataset.json", "mgz"),)),
+    "the ending .mgz": ({"file_ending": ".mgz"}, (_TWO,)),
     "the ending .mnc": ({"file_ending": ".mnc"}, (Refused("dataset.json", "mnc"),)),
     "an ending that no file has": ({"file_ending": ".png"}, (Refused("nnunet"),)),
     "an ending that is a number": ({"file_ending": 5}, (_REFUSED,)),

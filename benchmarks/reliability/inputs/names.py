@@ -222,7 +222,7 @@ INPUTS += [
             Right(checks.prediction(nifti.SHAPE, "out.NII.GZ")),
         ),
         ("the ending .nrrd", "out.nrrd", Right(checks.has_files("out.nrrd"))),
-        ("the ending .mgz", "out.mgz", Refused("mgz")),
+        ("the ending .mgz", "out.mgz", Right(checks.has_files("out.mgz"))),
         ("no ending", "out", Refused("out")),
         ("a name of 300 bytes", "a" * 300 + ".nii.gz", Refused("aaa")),
         ("a folder that is a file", "/dev/null/out.nii.gz", Refused("/dev/null")),

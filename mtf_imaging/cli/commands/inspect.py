@@ -6,7 +6,8 @@ import json
 from absl import flags
 
 from mtf_imaging.cli.config.flags_of_settings import FlagSettings
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.plain_text import counted
 from mtf_imaging.settings.data import InspectSettings
 from mtf_imaging.settings.setting import setting, settings, values_of
 
@@ -38,3 +39,6 @@ def run(values: flags.FlagValues) -> None:
         raise ConfigError(f"inspect takes one data set, not {len(values.path)}: {', '.join(values.path)}.")
     found = inspect(**values_of(InspectSettings, FlagSettings(values, _Flags), data_dir=values.path[0]))
     print(json.dumps(dataclasses.asdict(found), indent=1) if values.json else found.text())
+    if found.faults:
+        what, stop = counted(len(found.faults), "fault"), "stops" if len(found.faults) == 1 else "stop"
+        raise DataError(f"{values.path[0]}: {what} {stop} convert, plan and train. Fix: see the rows UNUSABLE.")

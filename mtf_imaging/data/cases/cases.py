@@ -38,6 +38,7 @@ from mtf_imaging.data.listing.image_formats import (
     VOLUME_FORMATS,
     ImageFormat,
     format_by_ending,
+    is_dicom_seg,
     is_image_folder,
     is_mask_folder,
     is_unnamed_zarr,
@@ -155,20 +156,16 @@ def find_data_set(path: str | Path, need_labels: bool = True, description: Descr
     if not path.name or path.name == "..":  # the name of a DICOM folder is the case name
         path = path.resolve()
     if is_unnamed_zarr(path):
-        raise DataError(
-            f"{path}: is a Zarr group, but the name of an OME-Zarr image ends in {OME_ZARR.shown}. Fix: rename it, or "
-            "give a link with such a name."
-        )
+        what = f"is a Zarr group, but the name of an OME-Zarr image ends in {OME_ZARR.shown}"
+        raise DataError(f"{path}: {what}. Fix: rename it, or give a link with such a name.")
     is_image = path.is_file() or is_image_folder(path)
     is_single = is_image and not need_labels
     if not path.is_dir() and not is_single:
         what = "is a file, not a folder" if path.is_file() else "does not exist"
         raise DataError(f"{path}: this folder of cases {what}. Fix: give a folder with these names: {_EXPECTED}.")
     if is_image and need_labels:
-        raise DataError(
-            f"{path}: this folder is one image, not a folder of cases. Fix: give the folder that contains it and its "
-            "segmentation."
-        )
+        what = "this folder is one image, not a folder of cases"
+        raise DataError(f"{path}: {what}. Fix: give the folder that contains it and its segmentation.")
     num_training = None
     if description is None:
         description, num_training = find_description(path)
@@ -182,9 +179,8 @@ def find_data_set(path: str | Path, need_labels: bool = True, description: Descr
         cases = _cases_of_list(path, listed, need_labels, description or LITS)
     num_labeled = sum(case.labels is not None and not _is_test(case.volume) for case in cases)
     if need_labels and num_training not in (None, num_labeled):
-        _log.warning(
-            "%s: contains %d training case(s), but numTraining in dataset.json is %d", path, num_labeled, num_training
-        )
+        what = f"contains {num_labeled} training case(s), but numTraining in dataset.json is {num_training}"
+        _log.warning("%s: %s", path, what)
     described = "no dataset.json, so the labels are those of LiTS" if description is None else "labels of dataset.json"
     return DataSet(description or LITS, cases, f"{layout}; {described}")
 
@@ -204,25 +200,17 @@ def _cases(path: Path, need_labels: bool, description: Description | None) -> tu
         missing += similar_names([v for v, _ in _only(volumes, labels)], [s for s, _ in _only(labels, volumes)])
         is_subfolder = re.fullmatch("(images|labels)T[rs]", path.name)
         parent = f", or give the parent folder, {path.parent}" if is_subfolder else ""
-        raise DataError(
-            f"{path}: {len(missing)} file(s) lack their partner: {'; '.join(missing)}. "
-            f"Fix: add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}."
-        )
-    cases = [
-        Case(
-            key,
-            volume,
-            labels[key][0] if key in labels else None,
-            scheme.name_of_labels(match) + _prediction_ending(volume, description),
-            channels.get(key, (volume,)),
-        )
-        for key, (volume, match) in volumes.items()
-        if key in labels or not need_labels
-    ]
+        what = f"{len(missing)} file(s) lack their partner: {'; '.join(missing)}"
+        fix = f"add the missing files, correct the names, or list the pairs in {DATASET} of {FILE}{parent}"
+        raise DataError(f"{path}: {what}. Fix: {fix}.")
+    cases = []
+    for key, (volume, match) in volumes.items():
+        mask, name = labels.get(key, (None,))[0], scheme.name_of_labels(match) + _prediction_ending(volume, description)
+        if mask or not need_labels:
+            cases.append(Case(key, volume, mask, name, channels.get(key, (volume,))))
     if not cases:
-        raise DataError(
-            f"{path}: contains {len(volumes)} test volume(s) and no segmentation. Fix: give a folder of labeled cases."
-        )
+        what = f"contains {len(volumes)} test volume(s) and no segmentation"
+        raise DataError(f"{path}: {what}. Fix: give a folder of labeled cases.")
     folders = (path for case in cases for path in case.channels if path.is_dir() and not is_zarr(path))
     check_series_apart(folders)
     return sorted(cases, key=lambda case: natural_key(case.key)), scheme.title
@@ -242,21 +230,20 @@ def _cases_of_list(
         if need_labels and labels is None:
             raise DataError(f"{where} has no label. Fix: name its segmentation.")
         if len(images) not in (1, count):
-            raise DataError(
-                f"{where} has {len(images)} image(s), but there are {count} channel(s), "
-                f"{', '.join(description.channels)}. Fix: name one file per channel."
-            )
+            what = f"{len(images)} image(s), but there are {count} channel(s), {', '.join(description.channels)}"
+            raise DataError(f"{where} has {what}. Fix: name one file per channel.")
         for file in (*images, *([labels] if labels else [])):
-            if image_format.stem(file) is None and not (file == labels and is_mask_folder(file)):
-                raise DataError(
-                    f"{where} names {file}, which is not a {image_format.any_ending} file. "
-                    f"Fix: convert it to {image_format.name}."
-                )
+            if image_format.stem(file) is None and not (
+                file == labels and (is_mask_folder(file) or is_dicom_seg(file))
+            ):
+                what = f"{file}, which is not a {image_format.any_ending} file"
+                raise DataError(f"{where} names {what}. Fix: convert it to {image_format.name}.")
         name = key + _prediction_ending(images[0], description)
         cases.append(Case(key, images[0], labels, name, images))
     used = {file.resolve() for case in cases for file in (*case.channels, case.labels) if file}
+    around = {parent for file in used for parent in file.parents}
     files = ((file, file.resolve()) for file in image_files(folder, image_format, needed=False))
-    others = {file for file, real in files if not used & {real, real.parent}}
+    others = {file for file, real in files if real not in around and not used & {real, real.parent}}
     what = f"{image_format.name} {_noun(image_format)}"
     warn_of_others(folder, what, others, f"that the field {DATASET} of {FILE} does not list")
     warn_of_similar(folder, listed)
@@ -328,9 +315,8 @@ def _pick_scheme(
         if description is not None and scheme in (NNUNET, ANY_CHANNELS):
             numbered = scheme.match_channels(names)
             skipped = {key for key, files in numbered.items() if need_labels and all(map(_is_test, files.values()))}
-            channels = order_channels(
-                folder, {key: files for key, files in numbered.items() if key not in skipped}, description
-            )
+            used_for = {key: files for key, files in numbered.items() if key not in skipped}
+            channels = order_channels(folder, used_for, description)
             used = used.union(*(files.values() for files in numbered.values()))
         else:
             first = [file for file, _ in volumes.values()]
@@ -349,11 +335,8 @@ def _pick_scheme(
     if known:
         what = "only a dataset.json that lists the cases makes them readable"
         raise DataError(f"{folder}: has the names of {known}; {what}. Fix: let inspect write it.")
-    content = (
-        f"{len(names)} {kind} {noun}(s), such as {next(iter(names)).name}, but no case"
-        if names
-        else f"no {kind} {noun}"
-    )
+    some_names = f"{len(names)} {kind} {noun}(s), such as {next(iter(names), folder).name}, but no case"
+    content = some_names if names else f"no {kind} {noun}"
     raise DataError(f"{folder}: contains {content}. Fix: give a folder with these names: {_EXPECTED}.")
 
 

@@ -43,11 +43,9 @@ def order_channels(
             faults.append(f"case '{key}' {'has' if surplus else 'lacks'} {', '.join(surplus or lacking)}")
     if faults:
         more = f"; {len(faults) - _SHOWN} other case(s) have the same fault" if len(faults) > _SHOWN else ""
-        raise DataError(
-            f"{folder}: {'; '.join(faults[:_SHOWN])}{more}, but dataset.json has {count} channel(s), "
-            f"{', '.join(description.channels)}. Fix: add the missing files, name their channels in "
-            "dataset.json, or move these cases to another folder."
-        )
+        what = f"{'; '.join(faults[:_SHOWN])}{more}, but dataset.json has {count} channel(s)"
+        fix = "add the missing files, name their channels in dataset.json, or move these cases to another folder"
+        raise DataError(f"{folder}: {what}, {', '.join(description.channels)}. Fix: {fix}.")
     return {key: tuple(files[number] for number in range(count)) for key, files in channels.items()}
 
 
@@ -75,18 +73,13 @@ def check_single_channel(
     if several and refuse:
         name, files = next(iter(several.items()))
         more = f"; {len(several) - 1} other case(s) also have several channels" if len(several) > 1 else ""
-        raise DataError(
-            f"{folder}: case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}, "
-            "but there is no dataset.json that describes them. Fix: keep only the CT of each case, as NAME_0000, or "
-            "add a dataset.json with channel_names and labels."
-        )
+        what = f"case '{Path(name).name}' has {len(files)} channels ({', '.join(f.name for f in files)}){more}"
+        fix = "keep only the CT of each case, as NAME_0000, or add a dataset.json with channel_names and labels"
+        raise DataError(f"{folder}: {what}, but there is no dataset.json that describes them. Fix: {fix}.")
     if warn:
         for files in several.values():
-            _log.warning(
-                "%s: %s are named like the channels of one case; each file is read as a separate volume",
-                folder,
-                ", ".join(file.name for file in files),
-            )
+            what = "are named like the channels of one case; each file is read as a separate volume"
+            _log.warning("%s: %s %s", folder, ", ".join(file.name for file in files), what)
 
 
 def _file_name(files: Mapping[int, Path], number: int) -> str:

@@ -23,10 +23,8 @@ def check_doubles(volumes: Mapping[str, tuple], others: Mapping[str, tuple]) -> 
     """
     for key, (file, _) in others.items():
         if key in volumes:
-            raise DataError(
-                f"{volumes[key][0]} and {file}: both are images of case '{key}', with and without the number of a "
-                "channel. Fix: rename one of them."
-            )
+            what = f"both are images of case '{key}', with and without the number of a channel"
+            raise DataError(f"{volumes[key][0]} and {file}: {what}. Fix: rename one of them.")
 
 
 def similar_names(volumes: Sequence[Path], labels: Sequence[Path]) -> list[str]:
@@ -44,13 +42,10 @@ def warn_of_similar(folder: Path, keys: Iterable[str]) -> None:
     for key in keys:
         other = by_name.setdefault(key.casefold(), key)
         if other != key:
-            _log.warning(
-                "%s: the names of cases '%s' and '%s' differ only in upper and lower case; where file systems ignore "
-                "case, the results of one replace those of the other",
-                folder,
-                other,
-                key,
+            what = (
+                "differ only in upper and lower case; where file systems ignore it, one replaces results of the other"
             )
+            _log.warning("%s: the names of cases '%s' and '%s' %s", folder, other, key, what)
 
 
 def warn_of_others(

@@ -29,9 +29,8 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
     """
     description, cases, _ = find_data_set(cases_dir)
     if len(cases) < 2:
-        raise DataError(
-            f"{cases_dir}: contains {len(cases)} case. Fix: give at least 2, one to train on and one to hold out."
-        )
+        fix = "give at least 2, one to train on and one to hold out"
+        raise DataError(f"{cases_dir}: contains {len(cases)} case. Fix: {fix}.")
     links, counts = {}, {train_dir: 0, held_out_dir: 0}
     for number, case in enumerate(cases):
         is_held_out = number % EVERY == min(EVERY, len(cases)) - 1
@@ -46,10 +45,8 @@ def hold_out(cases_dir: Path, train_dir: Path, held_out_dir: Path) -> list[Case]
         else:
             is_same = path in links and path.resolve() == links[path]
         if not is_same and not is_partial(path):
-            raise DataError(
-                f"{path}: this file belongs to another run. Fix: use another output_dir, or delete this one.",
-                ["output_dir"],
-            )
+            fix = "use another output_dir, or delete this one"
+            raise DataError(f"{path}: this file belongs to another run. Fix: {fix}.", ["output_dir"])
     for link, file in links.items():
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():

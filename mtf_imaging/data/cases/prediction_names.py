@@ -21,26 +21,20 @@ def check_output_format(output_format: str | None, submission: bool = False) -> 
       ConfigError: the format does not exist, or is not allowed for a submission.
     """
     if output_format is not None and output_format not in OUTPUT_FORMATS:
-        raise ConfigError(
-            f"output_format '{output_format}' is unknown.{did_you_mean(str(output_format), OUTPUT_FORMATS)} "
-            f"Fix: use one of {', '.join(OUTPUT_FORMATS)}.",
-            ["output_format"],
-        )
+        hint = did_you_mean(str(output_format), OUTPUT_FORMATS)
+        what = f"output_format '{output_format}' is unknown.{hint} Fix: use one of {', '.join(OUTPUT_FORMATS)}."
+        raise ConfigError(what, ["output_format"])
     if submission and output_format not in (None, "nifti"):
-        raise ConfigError(
-            f"output_format '{output_format}': the LiTS challenge takes NIfTI files. Fix: leave output_format out.",
-            ["output_format", "submission"],
-        )
+        what = f"output_format '{output_format}': the LiTS challenge takes NIfTI files. Fix: leave output_format out."
+        raise ConfigError(what, ["output_format", "submission"])
 
 
 def check_evaluated(output_format: str | None) -> None:
     """Raises ConfigError if `evaluate` does not write segmentations in an output format."""
     if output_format is not None and OUTPUT_FORMATS.get(output_format) is DICOM_SEG:
-        raise ConfigError(
-            f"output_format '{output_format}': evaluate writes no DICOM-SEG, which needs the codes of the labels. "
-            "Fix: evaluate with output_format nifti, and write DICOM-SEG with predict.",
-            ["output_format"],
-        )
+        what = f"output_format '{output_format}': evaluate writes no DICOM-SEG, which needs the codes of the labels"
+        fix = "evaluate with output_format nifti, and write DICOM-SEG with predict"
+        raise ConfigError(f"{what}. Fix: {fix}.", ["output_format"])
 
 
 def with_output_format(cases: Iterable[Case], output_format: str | None) -> list[Case]:
@@ -76,11 +70,9 @@ def check_output_name(path: Path, output_format: str | None) -> None:
     *others, last = (ending for each in formats for ending in reversed(each.endings) if ending != ".zarr")
     endings = f"{', '.join(others)} or {last}" if others else last
     stated = f" with output_format '{output_format}'" if output_format else ""
-    raise DataError(
-        f"{path}: the segmentation of one image needs a name that ends in {endings}{stated}. "
-        "Fix: use such a name, or name an existing folder.",
-        ["output_format"] if output_format else [],
-    )
+    what = f"the segmentation of one image needs a name that ends in {endings}{stated}"
+    fix = "use such a name, or name an existing folder"
+    raise DataError(f"{path}: {what}. Fix: {fix}.", ["output_format"] if output_format else [])
 
 
 def _stem(name: str) -> str:

@@ -1,7 +1,7 @@
-"""Lists the cases of a published data set whose names no other command reads."""
+"""Lists the cases of a published data set whose names no other command reads, and of series with DICOM-SEG files."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +13,15 @@ from mtf_imaging.data.class_frequencies import evenly_spread
 from mtf_imaging.data.description.description import ANY_RULES
 from mtf_imaging.data.description.description_fields import from_fields
 from mtf_imaging.data.formats.all_formats import open_stored
-from mtf_imaging.data.listing.image_formats import NIFTI, VOLUME_FORMATS
+from mtf_imaging.data.formats.dicom.pairs import find_pairs, segment_labels
+from mtf_imaging.data.listing.image_formats import NIFTI, VOLUME_FORMATS, is_dicom_seg
 
 _MASKS = 8  # whose values are read if neither the scheme nor a file states them
+_PAIRS = "DICOM: series to which DICOM-SEG files refer"
 
 
 def find_published(folder: Path) -> DataSet | None:
-    """Returns the cases of the first published scheme that fits a folder, or None.
+    """Returns the cases of the first published scheme that fits a folder, or of series with DICOM-SEG files, or None.
 
     The channels are those that most cases have; cases without one of them are left out, with a warning.
     """
@@ -29,19 +31,36 @@ def find_published(folder: Path) -> DataSet | None:
         if not images or not masks.keys() & images.keys():
             continue
         own = [n for n in range(len(scheme.channels)) if 2 * sum(n in files for files in images.values()) > len(images)]
-        cases = {key: [files[n] for n in own] for key, files in images.items() if files.keys() >= {*own}}
+        cases = {key: tuple(files[n] for n in own) for key, files in images.items() if files.keys() >= {*own}}
         others = [file for key, files in images.items() if key not in cases for file in files.values()]
         warn_of_others(folder, "image", others, "of cases that lack a channel")
-        channels = {str(number): [*scheme.channels][n] for number, n in enumerate(own)}
-        labels = scheme.values or _labels(masks.values())
-        fields = {"channel_names": channels, "labels": {"background": 0, **labels}, "rules": ANY_RULES}
-        description = from_fields(fields, scheme.title)
-        found = [
-            Case(key, files[0], masks.get(key), key + NIFTI.endings[0], tuple(files))
-            for key, files in sorted(cases.items(), key=lambda item: natural_key(item[0]))
-        ]
-        return DataSet(description, found, f"{scheme.title}; only inspect reads it: let it write a dataset.json")
-    return None
+        channels = [[*scheme.channels][n] for n in own]
+        return _data_set(scheme.title, channels, scheme.values or _labels(masks.values()), cases, masks)
+    pairs = {"_".join(pair.series.relative_to(folder).parts) or folder.name: pair for pair in find_pairs(folder)}
+    if not pairs:
+        return None
+    others = [file for pair in pairs.values() for file in pair.masks[1:]]
+    warn_of_others(folder, "DICOM-SEG file", others, "after the first of a series")
+    cases, masks = {}, {}
+    for key, pair in pairs.items():
+        cases[key], masks[key] = (pair.series,), pair.masks[0]
+    return _data_set(_PAIRS, [next(iter(pairs.values())).modality], _labels(masks.values()), cases, masks)
+
+
+def _data_set(
+    title: str,
+    channels: Iterable[str],
+    labels: Mapping[str, int],
+    cases: Mapping[str, tuple[Path, ...]],
+    masks: Mapping[str, Path],
+) -> DataSet:
+    names = {str(number): name for number, name in enumerate(channels)}
+    fields = {"channel_names": names, "labels": {"background": 0, **labels}, "rules": ANY_RULES}
+    found = [
+        Case(key, files[0], masks.get(key), key + NIFTI.endings[0], files)
+        for key, files in sorted(cases.items(), key=lambda item: natural_key(item[0]))
+    ]
+    return DataSet(from_fields(fields, title), found, f"{title}; only inspect reads it: let it write a dataset.json")
 
 
 def _masks(scheme: Scheme, names: dict[Path, str]) -> dict[str, Path]:
@@ -53,13 +72,17 @@ def _masks(scheme: Scheme, names: dict[Path, str]) -> dict[str, Path]:
 
 
 def _labels(masks: Iterable[Path]) -> dict[str, int]:
-    """Returns the labels of masks: the names of the files in folders, or the values in files with names, if stated."""
+    """Returns the labels of masks: the names of files in folders and of segments, or the values in files with names."""
+    masks = [*masks]
+    named = [
+        {*map(VOLUME_FORMATS.stem, mask.iterdir())} if mask.is_dir() else segment_labels(mask)
+        for mask in masks
+        if mask.is_dir() or is_dicom_seg(mask)
+    ]
+    if named:
+        return {name: value for value, name in enumerate(sorted(set().union(*named) - {None}), 1)}
     names: dict[int, str] = {}
-    for mask in evenly_spread([*masks], _MASKS):
-        if mask.is_dir():
-            stems = {*map(NIFTI.stem, mask.iterdir()), *names.values()} - {None}
-            names = dict(enumerate(sorted(stems), 1))
-            continue
+    for mask in evenly_spread(masks, _MASKS):
         (stored,), _ = open_stored(mask)
         planes, depth = stored.open(), stored.shape[2]
         for start in range(0, depth, stored.slab_planes):

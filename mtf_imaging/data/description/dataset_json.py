@@ -65,10 +65,9 @@ def find_description(path: str | Path) -> tuple[Description | None, int | None]:
     descriptions = [from_fields(fields, str(place / FILE)) for place, fields in stated]
     for (place, _), description in zip(stated, descriptions, strict=True):
         if description != descriptions[0]:
-            raise DataError(
-                f"{folder}: contains two data sets with different descriptions, {stated[0][0] / FILE} and "
-                f"{place / FILE}. Fix: give the folder of one data set."
-            )
+            both = f"{stated[0][0] / FILE} and {place / FILE}"
+            what = f"contains two data sets with different descriptions, {both}"
+            raise DataError(f"{folder}: {what}. Fix: give the folder of one data set.")
     counts = [_num_training(fields, place / FILE) for place, fields in stated]
     return descriptions[0], None if None in counts else sum(filter(None, counts))
 
@@ -139,10 +138,8 @@ def read_fields(folder: str | Path) -> dict[str, Any] | None:
         raise DataError(f"{path}: this file is empty. Fix: describe the data in it, or remove it if the data is LiTS.")
     fields = parse_json(data, path, "correct it, or remove it if the data is LiTS")
     if not isinstance(fields, dict):
-        raise DataError(
-            f"{path}: contains a {type(fields).__name__} instead of an object with channel_names and labels. "
-            "Fix: use the format of nnU-Net or of the Medical Segmentation Decathlon."
-        )
+        what = f"contains a {type(fields).__name__} instead of an object with channel_names and labels"
+        raise DataError(f"{path}: {what}. Fix: use the format of nnU-Net or of the Medical Segmentation Decathlon.")
     return None if fields.keys() >= _OF_RECORDS else fields
 
 

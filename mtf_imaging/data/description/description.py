@@ -137,10 +137,8 @@ class Description:
         """
         unknown = [name for name in self.lesions if name not in self.masks]
         if unknown:
-            raise DataError(
-                f"{where}: lesions names {', '.join(unknown)}, but the labels are {', '.join(self.masks)}. "
-                "Fix: use the names of labels."
-            )
+            what = f"lesions names {', '.join(unknown)}, but the labels are {', '.join(self.masks)}"
+            raise DataError(f"{where}: {what}. Fix: use the names of labels.")
 
 
 #: The LiTS description: one CT channel, and a liver that includes its lesions.

@@ -108,11 +108,9 @@ def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Descr
 def _with_rules(description: Description, rules: object) -> Description:
     is_lits = _is_lits(description)
     if rules not in (None, ANY_RULES, LITS_RULES) or (rules == LITS_RULES and not is_lits):
-        raise Fault(
-            f"rules is {rules!r}, but the labels are {_listed(description.labels)} and the channels are "
-            f"{', '.join(description.channels)}",
-            f"use the labels liver = 1 and lesion = 2 of one CT for '{LITS_RULES}', or '{ANY_RULES}', or omit it",
-        )
+        of = f"the labels are {_listed(description.labels)} and the channels are {', '.join(description.channels)}"
+        fix = f"use the labels liver = 1 and lesion = 2 of one CT for '{LITS_RULES}', or '{ANY_RULES}', or omit it"
+        raise Fault(f"rules is {rules!r}, but {of}", fix)
     if is_lits and rules != ANY_RULES:
         own = {name: getattr(description, name) for name in ("file_ending", "intensities", "stored")}
         return dataclasses.replace(LITS, **own)
@@ -135,10 +133,8 @@ def _channels(fields: Mapping) -> tuple[str, ...]:
     names = fields.get(key)
     numbers = [str(number) for number in range(len(names))] if isinstance(names, dict) else []
     if not numbers or {*names} != {*numbers} or not all(map(_is_name, names.values())):
-        raise Fault(
-            f"its channels, {key} of nnU-Net or the Decathlon, are {names!r}",
-            'number them from 0, and name each, for instance "channel_names": {"0": "CT", "1": "T1w"}',
-        )
+        what = f"its channels, {key} of nnU-Net or the Decathlon, are {names!r}"
+        raise Fault(what, 'number them from 0, and name each, for instance {"0": "CT", "1": "T1w"}')
     return tuple(names[number].strip() for number in numbers)
 
 
@@ -167,11 +163,9 @@ def _label_values(fields: Mapping) -> tuple[dict[str, Values], int | None, dict[
     is_last = ignore is None or ignore == (present[-1],)
     if not values or len(present) > HIGHEST_LABEL or not is_last or len({*values.values()}) < len(values):
         shown = ", ".join(f"{name} = {_shown(value)}" for name, value in values.items()) or "only the background"
-        raise Fault(
-            f"the labels are {shown}{'' if ignore is None else f' and {IGNORE_NAME} = {_shown(ignore)}'}",
-            f"give each of at most {HIGHEST_LABEL} labels a value, as in the segmentations; the last one may be "
-            f"'{IGNORE_NAME}'",
-        )
+        what = f"the labels are {shown}{'' if ignore is None else f' and {IGNORE_NAME} = {_shown(ignore)}'}"
+        fix = f"give each of at most {HIGHEST_LABEL} labels a value, as in the segmentations"
+        raise Fault(what, f"{fix}; the last one may be '{IGNORE_NAME}'")
     labels = {value: label for label, value in enumerate(present, 1)}
     stored = {label: value for value, label in labels.items()} if present[-1] > len(present) else {}
     values = {name: tuple(labels[value] for value in own) for name, own in values.items()}
@@ -191,10 +185,8 @@ def _value(name: str, value: object) -> Values:
     numbers = value if isinstance(value, list) else [value]
     is_valid = bool(numbers) and all(type(one) is int and 0 <= one <= _HIGHEST_VALUE for one in numbers)
     if not _is_name(name) or not is_valid or len({*numbers}) < len(numbers):
-        raise Fault(
-            f"the label '{printable(name)}' is {reprlib.repr(value)}",
-            f"give it a name without control characters and a whole number up to {_HIGHEST_VALUE}, or a list of them",
-        )
+        fix = f"give it a name without control characters and a whole number up to {_HIGHEST_VALUE}, or a list of them"
+        raise Fault(f"the label '{printable(name)}' is {reprlib.repr(value)}", fix)
     return tuple(sorted(numbers))
 
 
@@ -204,26 +196,20 @@ def _region_order(fields: Mapping, values: Mapping[str, Values]) -> Values | Non
     if order is None and all(len(value) == 1 for value in values.values()):
         return None
     if "masks" in fields:
-        raise Fault(
-            "masks cannot be combined with regions_class_order or with regions in labels",
-            "keep the regions in labels, or list single labels there and the regions in masks",
-        )
+        fix = "keep the regions in labels, or list single labels there and the regions in masks"
+        raise Fault("masks cannot be combined with regions_class_order or with regions in labels", fix)
     is_list = isinstance(order, list) and all(type(value) is int for value in order)
     if not is_list or len(order) != len(values) or any(at not in own for at, own in zip(order, values.values())):
         regions = ", ".join(f"{name} = {_shown(value)}" for name, value in values.items())
-        raise Fault(
-            f"regions_class_order is {order!r}, but the regions are {regions}",
-            "list one label per region, which is painted for it, in the order of the regions",
-        )
+        fix = "list one label per region, which is painted for it, in the order of the regions"
+        raise Fault(f"regions_class_order is {order!r}, but the regions are {regions}", fix)
     names = list(values)
     for number, name in enumerate(names):
         for later in names[number + 1 :]:
             if {*values[name]} <= {*values[later]}:
-                raise Fault(
-                    f"the region '{later}' ({_shown(values[later])}) hides '{name}' ({_shown(values[name])}), because "
-                    "later regions are painted over earlier ones",
-                    "list the larger region first, in labels and in regions_class_order",
-                )
+                what = f"the region '{later}' ({_shown(values[later])}) hides '{name}' ({_shown(values[name])})"
+                fix = "list the larger region first, in labels and in regions_class_order"
+                raise Fault(f"{what}, because later regions are painted over earlier ones", fix)
     return tuple(order)
 
 

@@ -55,9 +55,8 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
         key = normalize_name(name)
         check_key(key, path)
         if key in cases:
-            raise DataError(
-                f"{path}: the case '{key}' of {DATASET} occurs twice, in two forms of Unicode. Fix: rename one of them."
-            )
+            what = f"the case '{key}' of {DATASET} occurs twice, in two forms of Unicode"
+            raise DataError(f"{path}: {what}. Fix: rename one of them.")
         images = entry.get("images") if isinstance(entry, Mapping) else None
         label = entry.get("label") if isinstance(entry, Mapping) else None
         is_list = isinstance(images, list) and images and all(isinstance(one, str) and one for one in images)
@@ -68,10 +67,9 @@ def read_listed_cases(folder: str | Path) -> dict[str, ListedCase] | None:
     named = (file for case in cases.values() for file in (*case.images, case.labels) if file is not None)
     missing = [str(file) for file in named if not _exists(file)]
     if missing:
-        raise DataError(
-            f"{path}: {DATASET} names {len(missing)} file(s) that do not exist: {some(missing)}. "
-            f"Fix: correct the paths, which are absolute or relative to {folder}."
-        )
+        what = f"{DATASET} names {len(missing)} file(s) that do not exist: {some(missing)}"
+        fix = f"correct the paths, which are absolute or relative to {folder}"
+        raise DataError(f"{path}: {what}. Fix: {fix}.")
     return cases
 
 
@@ -109,9 +107,8 @@ def _exists(path: Path) -> bool:
 
 
 def _malformed(path: Path, what: str) -> DataError:
-    return DataError(
-        f"{path}: {what}. Fix: name the files of each case as in nnU-Net, {_EXAMPLE}, or remove the field {DATASET}."
-    )
+    fix = f"name the files of each case as in nnU-Net, {_EXAMPLE}, or remove the field {DATASET}"
+    return DataError(f"{path}: {what}. Fix: {fix}.")
 
 
 def _shortened(value: object, most: int = 80) -> str:

@@ -16,7 +16,7 @@ from mtf_imaging.data.formats.dicom.segmentation_writing import check_series, wr
 from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.formats.itk.reading import open_itk
 from mtf_imaging.data.formats.itk.writing import write_itk_labels
-from mtf_imaging.data.formats.nifti.reading import open_image, open_nifti
+from mtf_imaging.data.formats.nifti.reading import open_nifti, read_header
 from mtf_imaging.data.formats.nifti.writing import write_nifti_labels, write_nifti_maps
 from mtf_imaging.data.formats.ome_zarr.image import open_ome_zarr
 from mtf_imaging.data.formats.ome_zarr.writing import write_zarr_labels, write_zarr_maps
@@ -24,7 +24,7 @@ from mtf_imaging.data.formats.packages import import_simpleitk
 from mtf_imaging.data.formats.pictures import open_picture, write_picture
 from mtf_imaging.data.images.geometry import Geometry, check_orthogonal
 from mtf_imaging.data.images.stored import Stored
-from mtf_imaging.data.listing.image_formats import NIFTI, PNG, TIFF, is_dicom_seg, is_itk, is_zarr
+from mtf_imaging.data.listing.image_formats import MGH, NIFTI, PNG, TIFF, is_dicom_seg, is_itk, is_zarr
 from mtf_imaging.data.listing.itk_headers import PROVENANCE_KEY, read_itk_header
 from mtf_imaging.files.json_file import read_object
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -38,8 +38,8 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> Opened:
     """Reads the header of an image; its geometry is not corrected.
 
     Args:
-      path: a .nii, .nii.gz, .png, .tif, .tiff, .nrrd, .nhdr, .mha or .mhd file, a .zarr folder, or a folder of DICOM
-        files.
+      path: a .nii, .nii.gz, .mgz, .mgh, .png, .tif, .tiff, .nrrd, .nhdr, .mha or .mhd file, a .zarr folder, or a
+        folder of DICOM files.
       channels: the names of the channels that the image must have; None for a single volume.
 
     Returns:
@@ -56,12 +56,11 @@ def open_stored(path: Path, channels: tuple[str, ...] | None = None) -> Opened:
         else:
             stored, geometry = format_of(path).open(path)
         if len(stored) != count:
-            raise Fault(
-                f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {count} are needed: "
-                f"{', '.join(channels) if channels else 'a single volume'}",
-                "store these channels, or name every channel of the image in dataset.json; export a mask with layers "
-                "as a label map, with one label per voxel",
+            needed = f"{count} are needed: {', '.join(channels) if channels else 'a single volume'}"
+            fix = (
+                "name all channels in dataset.json; export a mask with layers as a label map, with one label per voxel"
             )
+            raise Fault(f"has {len(stored)} channel(s) of shape {stored[0].shape}, but {needed}", fix)
         check_orthogonal(geometry.affine)
     return stored, geometry
 
@@ -95,8 +94,8 @@ def write_label_slabs(
     atomic: the file gets its name only when it is complete.
 
     Args:
-      path: a .nii, .nii.gz, .nrrd or .mha file or .ome.zarr folder to write or replace; for a volume of one plane, also
-        a .png, .tif or .tiff file; for a DICOM series, also a .dcm file.
+      path: a .nii, .nii.gz, .mgz, .nrrd or .mha file or .ome.zarr folder to write or replace; for a volume of one
+        plane, also a .png, .tif or .tiff file; for a DICOM series, also a .dcm file.
       slabs: the labels, uint8 `[x, y, z]` in canonical axes, in slabs of any thickness in the order of
         `geometry.plane_order`.
       geometry: geometry of the volume.
@@ -184,13 +183,8 @@ def _itk_provenance(path: Path) -> str:
     return (header.pairs if header.is_nrrd else header.fields).get(PROVENANCE_KEY, "")
 
 
-def _check_itk(path: Path, volume: Path) -> None:
-    del volume  # may have any format
-    import_simpleitk(path)
-
-
 def _nifti_provenance(path: Path) -> str:
-    return bytes(open_image(path).header["descrip"].item()).decode("ascii", "replace").strip("\0 ")
+    return bytes(read_header(path)["descrip"].item()).decode("ascii", "replace").strip("\0 ")
 
 
 class FileFormat(NamedTuple):
@@ -210,15 +204,22 @@ class FileFormat(NamedTuple):
     write: Callable[..., None] = write_nifti_labels
     write_maps: Callable[..., None] = write_nifti_maps
     provenance: Callable[[Path], str] | None = None
-    check: Callable[[Path, Path], None] = lambda path, volume: None
+    check: Callable[[Path, Path], object] = lambda path, volume: None
 
 
 # In this order: a folder without the ending of OME-Zarr is a DICOM series, and other files are NIfTI.
 FORMATS = (
     FileFormat(is_zarr, open_ome_zarr, write_zarr_labels, write_zarr_maps, _zarr_provenance),
     FileFormat(Path.is_dir, open_series),
-    FileFormat(is_itk, open_itk, write_itk_labels, provenance=_itk_provenance, check=_check_itk),
+    FileFormat(
+        is_itk,
+        open_itk,
+        write_itk_labels,
+        provenance=_itk_provenance,
+        check=lambda path, volume: import_simpleitk(path),
+    ),
     FileFormat(is_dicom_seg, write=write_dicom_seg, provenance=algorithm_parameters, check=check_series),
     FileFormat(_is_picture, open_picture, write_picture),
+    FileFormat(lambda path: MGH.stem(path) is not None),
     FileFormat(lambda path: True, provenance=_nifti_provenance),
 )

@@ -49,7 +49,5 @@ def with_type(slabs: Iterable[np.ndarray]) -> tuple[np.dtype, Iterator[np.ndarra
 
 
 def _wrong_shape(path: str | Path, shape: tuple[int, ...], geometry: Geometry) -> DataError:
-    return DataError(
-        f"{path}: the labels have shape {shape}, but the volume has shape {geometry.shape} (x, y, z). "
-        "Fix: give labels in the canonical axes of the volume."
-    )
+    what = f"the labels have shape {shape}, but the volume has shape {geometry.shape} (x, y, z)"
+    return DataError(f"{path}: {what}. Fix: give labels in the canonical axes of the volume.")

@@ -43,6 +43,5 @@ def _needed(what: object, files: str, package: str, install: str) -> Iterator[No
     try:
         yield
     except ImportError as error:
-        raise DataError(
-            f"{what}: {files} need the package {package}, which is not installed. Fix: run {install}"
-        ) from error
+        why = f"{files} need the package {package}, which is not installed"
+        raise DataError(f"{what}: {why}. Fix: run {install}") from error

@@ -52,9 +52,7 @@ def write_picture(
     del provenance  # these files have no place for it
     labels = np.concatenate([geometry.to_stored(slab) for _, slab in numbered_slabs(path, slabs, geometry)], axis=2)
     if labels.shape[2] != 1:
-        raise DataError(
-            f"{path}: labels of shape {labels.shape} do not fit into a picture of one plane. "
-            "Fix: write a .nii or .nii.gz file."
-        )
+        what = f"labels of shape {labels.shape} do not fit into a picture of one plane"
+        raise DataError(f"{path}: {what}. Fix: write a .nii or .nii.gz file.")
     with atomic_path(path) as temporary:
         Image.fromarray(np.ascontiguousarray(labels[:, :, 0].T)).save(temporary)

@@ -31,8 +31,8 @@ class CroppedLabels:
     """
 
     def __init__(self, geometry: Geometry, sampling: AnySampling, description: Description = LITS) -> None:
-        self._sampling = sampling.choose(geometry.shape, geometry.spacing)
-        self._kept = _kept(geometry, self._sampling)
+        self._box = sampling.choose(geometry.shape, geometry.spacing)
+        self._kept = _kept(geometry, self._box)
         self._description = description
         self._total, self._cropped = (dict.fromkeys(description.masks, 0) for _ in range(2))
         self.is_possible = region_shape(self._kept) != geometry.shape
@@ -50,13 +50,9 @@ class CroppedLabels:
         """Logs a warning if mask voxels are cropped; `path` is the path of the labels."""
         lost = [f"{count} of {self._total[name]} {name} voxels" for name, count in self._cropped.items() if count]
         if lost:
+            what = " and ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost)
             _log.warning(
-                "%s: %s lie outside the box %s and are cropped. %s.",
-                path,
-                " and ".join([", ".join(lost[:-1]), lost[-1]] if len(lost) > 1 else lost),
-                self._sampling,
-                _FIX,
-                extra=_SETTINGS,
+                "%s: %s lie outside the box %s and are cropped. %s.", path, what, self._box, _FIX, extra=_SETTINGS
             )
 
 
@@ -85,19 +81,11 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: AnySampling
     cut = []
     for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, _kept(geometry, sampling), strict=True):
         if kept.stop - kept.start < n:
-            cut.append(
-                f"the first {kept.start * mm:.0f} and last {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm along {name}"
-            )
+            ends = f"the first {kept.start * mm:.0f} and last {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm"
+            cut.append(f"{ends} along {name}")
     if cut:
-        _log.warning(
-            "%s: the volume is larger than the box %s; %s are not segmented and become background. "
-            "%s, in training too.",
-            path,
-            sampling,
-            ", ".join(cut),
-            _FIX,
-            extra=_SETTINGS,
-        )
+        what = f"the volume is larger than the box {sampling}; {', '.join(cut)} are not segmented and become background"
+        _log.warning("%s: %s. %s, in training too.", path, what, _FIX, extra=_SETTINGS)
 
 
 def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:

@@ -197,14 +197,12 @@ def check_orthogonal(affine: np.ndarray) -> None:
     worst = int(np.abs(angles).argmax())
     if abs(angles[worst]) > _TOLERANCE:
         first, second = ("ijk"[number] for number in pairs[worst])
-        raise Fault(
-            f"its affine is sheared: the angle between the voxel axes {first} and {second} is "
-            f"{90 - angles[worst]:.2f} degrees instead of 90, for instance because the gantry was tilted by "
-            f"{abs(angles[worst]):.2f} degrees",
-            "resample the image to a grid with perpendicular axes, for example with dcm2niix from the DICOM files, or "
-            "with nibabel.processing.resample_to_output; resample its mask to the same grid. If the sform of a NIfTI "
-            "file is wrong and its qform is right, set sform_code to 0",
-        )
+        degrees = f"{90 - angles[worst]:.2f} degrees instead of 90"
+        angle = f"the angle between the voxel axes {first} and {second} is {degrees}"
+        tilt = f"for instance because the gantry was tilted by {abs(angles[worst]):.2f} degrees"
+        fix = "resample the image and its mask to a grid with perpendicular axes, for example with dcm2niix"
+        other = "If the sform of a NIfTI file is wrong and its qform is right, set sform_code to 0"
+        raise Fault(f"its affine is sheared: {angle}, {tilt}", f"{fix}. {other}")
 
 
 def unit_mm(header: nibabel.Nifti1Header) -> float | None:

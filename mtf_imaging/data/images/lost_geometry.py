@@ -46,10 +46,8 @@ def with_known_size(
         pixdim = [abs(float(size)) * unit for size in geometry.header["pixdim"][1:4]]
         sizes = [mm if np.isfinite(mm) and mm > 0 else 1.0 for mm in pixdim]
         why = "because its metadata states no size" if isinstance(geometry, MadeGeometry) else "from its pixdim"
-        source = (
-            f"{why}; spacing and all results in mm depend on this size. "
-            f"Fix: give the true size in a spacing_table{known.missing_row(path)}"
-        )
+        fix = f"Fix: give the true size in a spacing_table{known.missing_row(path)}"
+        source = f"{why}; spacing and all results in mm depend on this size. {fix}"
         settings = ("spacing_table",)
     signs = (-1, -1, 1) if turned else (1, 1, 1)
     size = " x ".join(f"{mm:g}" for mm in sizes)

@@ -1,7 +1,6 @@
 """Reads regions of a file's channel as repaired values, in stored axes."""
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +22,9 @@ class RepairedPlanes:
       make_repair: a function that returns a new repair of these numbers.
 
     Attributes:
+      path: the file or folder, for messages.
+      shape: number of voxels along each stored axis.
+      dtype: type of the repaired values.
       is_stream: whether the file is compressed, so that an earlier plane can only be read from the start.
     """
 
@@ -33,21 +35,8 @@ class RepairedPlanes:
         self._is_counted = np.zeros(stored.shape[2], bool)
         self._is_checked = False
 
+        self.path, self.shape, self.dtype = stored.path, stored.shape, self._repair.dtype
         self.is_stream = stored.is_stream
-
-    @property
-    def path(self) -> Path:
-        return self._stored.path
-
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Number of voxels along each stored axis."""
-        return self._stored.shape
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of the repaired values."""
-        return self._repair.dtype
 
     def read(self, region: Region) -> np.ndarray:
         """Returns the values of a region, in Fortran order like NIfTI files.

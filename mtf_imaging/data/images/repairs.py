@@ -83,10 +83,8 @@ class HounsfieldRepair:
             what = f"fractional values range from {low:.3g} to {high:.3g}, but a CT in HU spans hundreds of integers"
             raise Fault(f"{what}; the image was probably normalized", "give the original CT")
         if self._num_wrapped:
-            warn_once(
-                f"{path}: {self._num_wrapped} of {size} unsigned {self._wrapped_bits}-bit voxels are above "
-                f"{MAX_HU}; they are read as negative HU."
-            )
+            what = f"{self._num_wrapped} of {size} unsigned {self._wrapped_bits}-bit voxels are above {MAX_HU}"
+            warn_once(f"{path}: {what}; they are read as negative HU.")
         if self._num_nan == size:
             raise Fault(f"all {size} voxels are NaN")
         if self._num_above > size // 2:
@@ -103,11 +101,9 @@ class HounsfieldRepair:
         if lowest == highest:
             _warn_of_constant(path, f"{lowest:g} HU")
         if lowest > _NO_AIR_HU:
-            warn_once(
-                f"{path}: the lowest value is {lowest:g} HU, but air is about -1000 HU; values are read unchanged. "
-                "Check whether the conversion from DICOM dropped the rescale intercept (often -1024), or whether "
-                "the background was masked."
-            )
+            what = f"the lowest value is {lowest:g} HU, but air is about -1000 HU; values are read unchanged"
+            fix = "Check whether the conversion from DICOM dropped the rescale intercept, or whether air was masked"
+            warn_once(f"{path}: {what}. {fix}.")
 
     def _converted(self, values: np.ndarray) -> np.ndarray:
         """Converts values of any type to HU."""
@@ -197,10 +193,8 @@ class FiniteRepair:
 
 
 def _warn_of_constant(path: Path, value: str) -> None:
-    warn_once(
-        f"{path}: this image is constant: {value} in every voxel, so it shows nothing. Check whether its conversion "
-        "failed."
-    )
+    what = f"this image is constant: {value} in every voxel, so it shows nothing"
+    warn_once(f"{path}: {what}. Check whether its conversion failed.")
 
 
 def _widened(bounds: tuple[float, float], values: np.ndarray) -> tuple[float, float]:

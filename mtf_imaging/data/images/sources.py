@@ -72,33 +72,17 @@ def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
         yield region, source.read(region)
 
 
-@dataclass(frozen=True)
 class StoredSource:
     """A channel of a NIfTI, PNG or TIFF file; see `VoxelSource`.
 
-    Attributes:
+    Args:
       planes: the repaired values in stored axes.
       geometry: geometry of the file.
     """
 
-    planes: RepairedPlanes
-    geometry: Geometry
-
-    @property
-    def path(self) -> Path:
-        return self.planes.path
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.planes.dtype
-
-    @property
-    def order(self) -> PlaneOrder:
-        return self.geometry.plane_order
-
-    @property
-    def is_stream(self) -> bool:
-        return self.planes.is_stream
+    def __init__(self, planes: RepairedPlanes, geometry: Geometry) -> None:
+        self.planes, self.geometry, self.order = planes, geometry, geometry.plane_order
+        self.path, self.dtype, self.is_stream = planes.path, planes.dtype, planes.is_stream
 
     def read(self, region: Region) -> np.ndarray:
         with memory_named(self.path):

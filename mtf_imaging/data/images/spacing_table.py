@@ -52,13 +52,8 @@ class SpacingTable:
         own = self.lookup(path)
         if own is not None and not all(math.isclose(a, b, rel_tol=_SAME) for a, b in zip(own, spacing, strict=True)):
             shown = ",".join(f"{mm:g}" for mm in spacing)
-            _log.warning(
-                "%s: the voxel size is %s mm in the header, but %s mm in %s; the header is used.",
-                path,
-                shown,
-                format_spacing(own),
-                self.path,
-            )
+            what = f"the voxel size is {shown} mm in the header, but {format_spacing(own)} mm in {self.path}"
+            _log.warning("%s: %s; the header is used.", path, what)
 
 
 NO_TABLE = SpacingTable()

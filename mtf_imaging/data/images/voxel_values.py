@@ -25,11 +25,9 @@ def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LIT
 
 def warn_of_empty(path: Path, description: Description) -> None:
     """Warns that a mask has no labeled voxels; see `warn_if_empty`."""
-    what = "CT" if description.rules == LITS_RULES else "image"
-    warn_once(
-        f"{path}: this mask has no voxel of {any_label(description)}; it is used anyway. "
-        f"Check that it belongs to this {what}."
-    )
+    image = "CT" if description.rules == LITS_RULES else "image"
+    what = f"this mask has no voxel of {any_label(description)}; it is used anyway"
+    warn_once(f"{path}: {what}. Check that it belongs to this {image}.")
 
 
 def any_labeled(labels: np.ndarray, description: Description) -> bool:

@@ -19,13 +19,11 @@ def is_dicom_file(path: Path) -> bool:
     Raises:
       DataError: the file cannot be read.
     """
-    has_ending = path.suffix.lower() in _ENDINGS
-    if has_ending:
+    if path.suffix.lower() in _ENDINGS:
         check_not_special(path)
+        return path.is_file()
     if not path.is_file():
         return False
-    if has_ending:
-        return True
     with access_named(path), open(path, "rb") as file:
         file.seek(_PREAMBLE_BYTES)
         return file.read(len(_SIGNATURE)) == _SIGNATURE
@@ -45,22 +43,16 @@ def may_be_dicom(name: str) -> bool:
     return ending in _ENDINGS or ending[1:2].isdigit() or not ending
 
 
-def holds_dicom(folder: Path, names: list[str] | None = None) -> bool:
+def holds_dicom(folder: Path) -> bool:
     """Returns whether a folder itself, without its subfolders, contains a DICOM file.
 
     Args:
       folder: any path; for a file, the result is False.
-      names: the names in the folder, if the caller has listed it.
 
     Raises:
       DataError: the folder or one of its files cannot be read.
     """
-    if not folder.is_dir():
-        return False
-    if names is None:
-        with access_named(folder):
-            names = sorted(os.listdir(folder))
-    return any(is_dicom_file(folder / name) for name in names if may_be_dicom(name))
+    return folder.is_dir() and first_dicom_file(folder) is not None
 
 
 def dicom_files(folder: Path) -> list[Path]:

@@ -25,29 +25,21 @@ class Foreign(NamedTuple):
 
 
 _TO_NIFTI, _TO_PNG = "NIfTI", "PNG"
+_COMPRESSED = {"bz2": "bzip2", "zst": "Zstandard", "xz": "xz", "zip": "ZIP"}
+_PICTURES = ("bmp", "webp", "gif", "heic", "avif", "jp2", "jfif")
 _FORMATS = {
-    ".mgz": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
-    ".mgh": Foreign("FreeSurfer", _TO_NIFTI, _NIBABEL),
-    ".img": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
-    ".hdr": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
-    ".img.gz": Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL),
+    **dict.fromkeys((".img", ".hdr", ".img.gz"), Foreign("Analyze or a pair of NIfTI files", _TO_NIFTI, _NIBABEL)),
     ".mnc": Foreign("MINC", _TO_NIFTI, _NIBABEL),
-    ".nii.bz2": Foreign("NIfTI in bzip2", _TO_NIFTI, _GUNZIP),
-    ".nii.zst": Foreign("NIfTI in Zstandard", _TO_NIFTI, _GUNZIP),
-    ".nii.xz": Foreign("NIfTI in xz", _TO_NIFTI, _GUNZIP),
-    ".nii.zip": Foreign("NIfTI in ZIP", _TO_NIFTI, _GUNZIP),
-    **{
-        ending: Foreign(ending[1:].upper(), _TO_PNG, "Pillow")
-        for ending in (".bmp", ".webp", ".gif", ".heic", ".avif", ".jp2", ".jfif")
-    },
+    **{f".nii.{end}": Foreign(f"NIfTI in {name}", _TO_NIFTI, _GUNZIP) for end, name in _COMPRESSED.items()},
+    **{f".{end}": Foreign(end.upper(), _TO_PNG, "Pillow") for end in _PICTURES},
 }
 
 
 def foreign_format(name: str) -> Foreign | None:
     """Returns the foreign format of a file, by its ending.
 
-    >>> foreign_format("a/CT_1.MNC").name, foreign_format(".mgz").name, foreign_format("a.nii.gz")
-    ('MINC', 'FreeSurfer', None)
+    >>> foreign_format("a/CT_1.MNC").name, foreign_format(".img").name, foreign_format("a.nii.gz")
+    ('MINC', 'Analyze or a pair of NIfTI files', None)
     """
     lower = name.lower()
     endings = sorted(_FORMATS, key=len, reverse=True)
@@ -56,7 +48,9 @@ def foreign_format(name: str) -> Foreign | None:
 
 def foreign_files(names: Iterable[str], image_format: ImageFormat) -> list[str]:
     """Returns the names of files that could be converted to a format: volumes or photos in other formats."""
-    target = _TO_NIFTI if NIFTI.endings[0] in image_format.endings else _TO_PNG if _is_photo(image_format) else None
+    target = (
+        _TO_NIFTI if NIFTI.endings[0] in image_format.endings else _TO_PNG if ".jpg" in image_format.endings else None
+    )
     found = ((name, foreign_format(name)) for name in names if not name.startswith("."))
     return [name for name, foreign in found if foreign is not None and foreign.target == target]
 
@@ -68,10 +62,6 @@ def how_to_convert(names: Iterable[str]) -> str:
 
 
 def skipped_text(paths: Iterable[Path]) -> str:
-    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.mgz, b.mgz)"."""
+    """Returns text about files in foreign formats, such as "2 file(s) in other formats (a.mnc, b.mnc)"."""
     names = [path.name for path in sorted(paths)]
     return f"{len(names)} file(s) in other formats ({some(names)})"
-
-
-def _is_photo(image_format: ImageFormat) -> bool:
-    return ".jpg" in image_format.endings

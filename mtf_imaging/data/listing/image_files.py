@@ -13,7 +13,7 @@ from mtf_imaging.data.listing.names import check_names
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.partial import is_partial
 from mtf_imaging.files.provenance.digests import Stamp, digest
-from mtf_imaging.files.reading import access_named
+from mtf_imaging.files.reading import access_named, check_fetched
 from mtf_imaging.files.text_file import check_regular
 
 _log = logging.getLogger(__name__)
@@ -109,10 +109,10 @@ def image_files(
                     files.append(path)
     missing = [f"{link} -> {os.readlink(link)}" for link in sorted(dangling) if is_wanted(link)]
     if missing and needed:
-        raise DataError(
-            f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}. "
-            "Fix: restore the files, or correct the links."
-        )
+        for link in filter(is_wanted, dangling):
+            check_fetched(link)
+        what = f"{len(missing)} link(s) point to missing files: {'; '.join(missing)}"
+        raise DataError(f"{what}. Fix: restore the files, or correct the links.")
     check_names(folder, (str(path.relative_to(folder)) for path in files))
     if foreign:
         fix = how_to_convert(path.name for path in foreign)

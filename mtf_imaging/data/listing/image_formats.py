@@ -45,11 +45,12 @@ PNG = ImageFormat("PNG", (".png",), ".png")
 TIFF = ImageFormat("TIFF", (".tiff", ".tif"), ".tif[f]")
 OME_ZARR = ImageFormat("OME-Zarr", (".ome.zarr", ".zarr"), ".ome.zarr")
 NRRD = ImageFormat("NRRD", (".nhdr", ".seg.nrrd", ".nrrd"), ".nrrd")
+MGH = ImageFormat("FreeSurfer", (".mgz", ".mgh"), ".mgz")
 METAIMAGE = ImageFormat("MetaImage", (".mhd", ".mha"), ".mha")
 DICOM_SEG = ImageFormat("DICOM-SEG", (".dcm",), ".dcm")
-FORMATS = (NIFTI, PNG, TIFF, OME_ZARR, NRRD, METAIMAGE)
-MIXED = (METAIMAGE, NRRD, OME_ZARR, NIFTI)  # a folder of images may mix these formats and DICOM
-_NAMES = "NIfTI, OME-Zarr, NRRD"
+FORMATS = (NIFTI, PNG, TIFF, OME_ZARR, NRRD, METAIMAGE, MGH)
+MIXED = (METAIMAGE, MGH, NRRD, OME_ZARR, NIFTI)  # a folder of images may mix these formats and DICOM
+_NAMES = "NIfTI, OME-Zarr, FreeSurfer, NRRD"
 _MIXED_ENDINGS = tuple(end for one in MIXED for end in one.endings)
 SEGMENTATION_FORMATS = ImageFormat(f"{_NAMES} or MetaImage", _MIXED_ENDINGS, NIFTI.shown)
 SCORED_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM-SEG", (*DICOM_SEG.endings, *_MIXED_ENDINGS), NIFTI.shown)
@@ -59,6 +60,7 @@ OUTPUT_FORMATS = {  # of predicted segmentations of volumes, by setting
     "ome-zarr": OME_ZARR,
     "nrrd": ImageFormat("NRRD", (".nrrd",), ".nrrd"),
     "mha": ImageFormat("MetaImage", (".mha",), ".mha"),
+    "mgz": MGH,
     "dicom-seg": DICOM_SEG,
 }
 ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_format.endings))
@@ -96,14 +98,10 @@ def is_dicom_seg(path: Path) -> bool:
 def output_ending(volume: Path) -> str:
     """Returns the ending of a segmentation in the format of its volume: compressed NIfTI for NIfTI and DICOM.
 
-    >>> [output_ending(Path(name)) for name in ("a.zarr", "a.nhdr", "a.mhd", "a.nii", "series")]
-    ['.ome.zarr', '.nrrd', '.mha', '.nii.gz', '.nii.gz']
+    >>> [output_ending(Path(name)) for name in ("a.zarr", "a.nhdr", "a.mhd", "a.mgh", "a.nii", "series")]
+    ['.ome.zarr', '.nrrd', '.mha', '.mgz', '.nii.gz', '.nii.gz']
     """
-    if is_zarr(volume):
-        return OME_ZARR.endings[0]
-    if NRRD.stem(volume) is not None:
-        return ".nrrd"
-    return ".mha" if METAIMAGE.stem(volume) is not None else ".nii.gz"
+    return next((one.shown for one in (OME_ZARR, NRRD, METAIMAGE, MGH) if one.stem(volume) is not None), ".nii.gz")
 
 
 def is_unnamed_zarr(path: Path) -> bool:

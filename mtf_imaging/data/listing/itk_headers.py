@@ -84,6 +84,9 @@ def read_itk_header(path: Path) -> ItkHeader:
         needed = {"type", "dimension", "sizes"} if is_nrrd else {"ndims", "dimsize", "elementdatafile"}
         if missing := sorted(needed - fields.keys()):
             raise ValueError(f"its header lacks {', '.join(missing)}")
+        axes, sizes = (fields[key] for key in (("dimension", "sizes") if is_nrrd else ("ndims", "dimsize")))
+        if int(axes) != len(sizes.split()):  # ITK crashes if the number is negative
+            raise ValueError(f"it has {axes} axes, but the sizes {sizes}")
         data = _data_file(path, fields)
     return ItkHeader(path, is_nrrd, fields, data, end if data == path else 0, pairs)
 
@@ -105,8 +108,6 @@ def _data_file(path: Path, fields: Mapping[str, str]) -> Path:
     if name.split()[0:1] == ["LIST"] or "%" in name:
         raise Fault(f"its voxels are in several files ({name})", "store them in one file")
     if Path(name).name != name or name in (".", ".."):
-        raise Fault(
-            f"its voxels are in the file {name}, which is in another folder",
-            "move the file next to its header, and name it there without a folder",
-        )
+        what = f"its voxels are in the file {name}, which is in another folder"
+        raise Fault(what, "move the file next to its header, and name it there without a folder")
     return path.with_name(name)

@@ -55,11 +55,9 @@ def check_names(folder: str | os.PathLike, names: Iterable[str]) -> None:
     bad = sorted(name for name in names if not is_text(name))
     if bad:
         more = f" and {len(bad) - _SHOWN} more" if len(bad) > _SHOWN else ""
-        raise DataError(
-            f"{printable(folder)}: {len(bad)} name(s) are not text in UTF-8 without control characters: "
-            f"{', '.join(map(printable, bad[:_SHOWN]))}{more}. Fix: rename these files; names in other encodings often "
-            "come from archives of other systems."
-        )
+        what = f"{len(bad)} name(s) are not text in UTF-8 without control characters"
+        fix = "rename these files; names in other encodings often come from archives of other systems"
+        raise DataError(f"{printable(folder)}: {what}: {', '.join(map(printable, bad[:_SHOWN]))}{more}. Fix: {fix}.")
 
 
 def check_key(key: str, where: str | os.PathLike) -> None:
@@ -73,10 +71,8 @@ def check_key(key: str, where: str | os.PathLike) -> None:
       DataError: the name is empty, is or contains a path, or is not text.
     """
     if not key.strip() or key in (".", "..") or any(c in key for c in "/\\") or not is_text(key):
-        raise DataError(
-            f"{where}: the name of a case is '{printable(key)}', which cannot be part of a file name. "
-            "Fix: use a name without slashes and control characters."
-        )
+        what = f"the name of a case is '{printable(key)}', which cannot be part of a file name"
+        raise DataError(f"{where}: {what}. Fix: use a name without slashes and control characters.")
 
 
 def differ_only_in(a: str, b: str) -> str:

@@ -14,6 +14,7 @@ from mtf_imaging.data.pixels.crop_axis import check_size
 from mtf_imaging.data.pixels.scaling import fault_of_scaling
 from mtf_imaging.data.records.pipeline import case_of_sample
 from mtf_imaging.errors import ConfigError, DataError, MtfImagingError
+from mtf_imaging.parameters import check_value
 
 _PREFETCH = 2  # batches to read ahead
 _LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, which saves memory
@@ -33,10 +34,8 @@ def check_data_set(data_set: object, name: str, images: str, augmentation: type)
     """
     if data_set.augmentation is not None and not isinstance(data_set.augmentation, augmentation):
         article = "an" if augmentation.__name__.startswith("O") else "a"
-        raise ConfigError(
-            f"{name}.augmentation is of the class {type(data_set.augmentation).__name__}, which does not change "
-            f"{images}. Fix: use {article} {augmentation.__name__}."
-        )
+        what = f"{name}.augmentation is of the class {type(data_set.augmentation).__name__}"
+        raise ConfigError(f"{what}, which does not change {images}. Fix: use {article} {augmentation.__name__}.")
     fault = data_set.scaling is not None and fault_of_scaling(data_set.scaling)
     if fault:
         raise ConfigError(f"{name}.{fault}")
@@ -58,10 +57,8 @@ def check_scales(augmentation: object, **lowest: float) -> None:
     }
     check_fields(augmentation, forms)
     if augmentation.min_scale > augmentation.max_scale:
-        raise DataError(
-            f"{type(augmentation).__name__}.min_scale {augmentation.min_scale:g} is above max_scale "
-            f"{augmentation.max_scale:g}. Fix: exchange them."
-        )
+        what = f"min_scale {augmentation.min_scale:g} is above max_scale {augmentation.max_scale:g}"
+        raise DataError(f"{type(augmentation).__name__}.{what}. Fix: exchange them.")
 
 
 def draw_crop(sample, number: int, seed: int, augmentation: object) -> tuple:
@@ -104,13 +101,10 @@ def crop_batches(
       start_step: number of the first batch.
 
     Raises:
-      DataError: `batch_size` is below 1, or `start_step` is below 0. The iterator raises the errors of images.
+      ConfigError: `batch_size` is below 1, or `start_step` is below 0. The iterator raises the errors of images.
     """
-    if batch_size < 1 or start_step < 0:
-        raise DataError(
-            f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
-            "step at least 0. Fix: choose values in this range."
-        )
+    check_value("batch_size", batch_size, int)
+    check_value("start_step", start_step, int, least=0)
     large = math.prod(size) > _LARGE
     dataset = tf.data.Dataset.range(start_step * batch_size, tf.int64.max).map(
         lambda sample: {**load(sample), "samples": sample},

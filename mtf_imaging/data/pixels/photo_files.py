@@ -26,10 +26,8 @@ def files_by_stem(folder: Path, image_format: ImageFormat) -> dict[str, Path]:
     for path in image_files(folder, image_format, subfolders=False):
         stem = normalize_name(image_format.stem(path))
         if stem in files:
-            raise DataError(
-                f"{path}: has the name of {files[stem].name} with another ending, so it has the same key. "
-                "Fix: rename one of them."
-            )
+            what = f"has the name of {files[stem].name} with another ending, so it has the same key"
+            raise DataError(f"{path}: {what}. Fix: rename one of them.")
         files[stem] = path
     return files
 

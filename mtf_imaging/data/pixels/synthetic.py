@@ -23,9 +23,8 @@ def check_arguments(number: int, noun: str, size: tuple[int, int], lowest: int) 
         name = f"num_{noun}s"
         raise DataError(f"{name} {number}: at least 1 {noun} is needed. Fix: set {name} to 1 or more.")
     if not lowest <= size[0] < size[1]:
-        raise DataError(
-            f"size {size}: must be two ascending integers from {lowest} on. Fix: use, for example, {DEFAULT_SIZE}."
-        )
+        what = f"size {size}: must be two ascending integers from {lowest} on"
+        raise DataError(f"{what}. Fix: use, for example, {DEFAULT_SIZE}.")
 
 
 def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], images: str) -> None:
@@ -43,10 +42,8 @@ def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], 
     paths = [path for name in subfolders for path in (folder / name).glob("*") if not is_partial(path)]
     foreign = sorted({path.relative_to(folder).as_posix() for path in paths} - names)
     if foreign:
-        raise DataError(
-            f"{folder}: contains {len(foreign)} file(s) of {images}, such as {foreign[0]}. "
-            "Fix: write to an empty folder."
-        )
+        what = f"contains {len(foreign)} file(s) of {images}, such as {foreign[0]}"
+        raise DataError(f"{folder}: {what}. Fix: write to an empty folder.")
 
 
 def write_once(path: Path, data: bytes, seed: int) -> None:
@@ -70,7 +67,5 @@ def write_jpeg(path: Path, pixels: np.ndarray) -> None:
 
 def difference(path: Path, seed: int) -> DataError:
     """Returns the error about a file with different contents."""
-    return DataError(
-        f"{path}: the contents of this file differ from the synthetic data of seed {seed}; nothing was overwritten. "
-        "Fix: use an empty folder."
-    )
+    what = f"the contents of this file differ from the synthetic data of seed {seed}; nothing was overwritten"
+    return DataError(f"{path}: {what}. Fix: use an empty folder.")

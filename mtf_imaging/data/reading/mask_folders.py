@@ -14,7 +14,7 @@ from mtf_imaging.data.images.lost_geometry import same_place
 from mtf_imaging.data.images.stored import Planes, Stored
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.listing.image_files import image_files
-from mtf_imaging.data.listing.image_formats import SEGMENTATION_FORMATS
+from mtf_imaging.data.listing.image_formats import VOLUME_FORMATS
 from mtf_imaging.files.reading import Fault, faults_named
 
 
@@ -27,7 +27,7 @@ def open_masks(folder: Path, description: Description) -> tuple[list[Stored], Ge
     Raises:
       DataError: no mask has the name of a label, two masks have different grids, or a mask cannot be read.
     """
-    files = {SEGMENTATION_FORMATS.stem(file): file for file in image_files(folder, SEGMENTATION_FORMATS, False)}
+    files = {VOLUME_FORMATS.stem(file): file for file in image_files(folder, VOLUME_FORMATS, False)}
     opened = {value: open_stored(files[name]) for value, name in names_of_values(description).items() if name in files}
     with faults_named(folder):
         if not opened:

@@ -71,10 +71,8 @@ def open_image_source(
     """
     paths, names = [Path(path) for path in paths], description.channels
     if len(paths) not in (1, len(names)):
-        raise DataError(
-            f"{paths[0]}: this image has {len(paths)} files, but dataset.json names {len(names)} channels: "
-            f"{', '.join(names)}. Fix: give one file per channel, or one file with all channels."
-        )
+        what = f"this image has {len(paths)} files, but dataset.json names {len(names)} channels: {', '.join(names)}"
+        raise DataError(f"{paths[0]}: {what}. Fix: give one file per channel, or one file with all channels.")
     parts = _parts(paths, names)
     for stored, geometry in parts:
         _check_same_grid(stored.path, geometry, paths[0], parts[0][1])
@@ -82,10 +80,7 @@ def open_image_source(
 
 
 def open_segmentation(
-    path: str | Path,
-    known: SpacingTable = NO_TABLE,
-    description: Description = LITS,
-    others: Sequence[Path] = (),
+    path: str | Path, known: SpacingTable = NO_TABLE, description: Description = LITS, others: Sequence[Path] = ()
 ) -> StoredSource:
     """Opens a segmentation without its volume; see `read_segmentation`.
 
@@ -136,10 +131,8 @@ def open_mask(path: str | Path, volume: Placed, description: Description = LITS)
     elif same_voxels:
         warn_once(f"{path}: its affine differs from the affine of {volume.path}; voxels are matched by their indices.")
     else:
-        raise DataError(
-            f"{path}: this mask has shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}. "
-            "Fix: give the mask that belongs to this volume."
-        )
+        shapes = f"shape {geometry.stored_shape}, but {volume.path} has shape {own.stored_shape}"
+        raise DataError(f"{path}: this mask has {shapes}. Fix: give the mask that belongs to this volume.")
     return _mask_source(stored, dataclasses.replace(own, header=geometry.header), description)
 
 
@@ -203,11 +196,9 @@ def _check_modality(stored: Stored, channel: str) -> None:
     if found == _OTHER:
         warn_once(f"{stored.path}: its modality is {_OTHER} (other), not {wanted}; it is read as channel '{channel}'.")
         return
-    raise DataError(
-        f"{stored.path}: the header states the modality {found}, but the channel '{channel}' needs {wanted}. Fix: give "
-        "an image of this modality, or name the channels of the data in a dataset.json; if only the header is wrong, "
-        "convert the series to NIfTI."
-    )
+    what = f"the header states the modality {found}, but the channel '{channel}' needs {wanted}"
+    fix = "give an image of this modality, or name the channels in a dataset.json; convert a wrong header to NIfTI"
+    raise DataError(f"{stored.path}: {what}. Fix: {fix}.")
 
 
 def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Geometry) -> None:
@@ -218,10 +209,8 @@ def _check_same_grid(path: Path, geometry: Geometry, first_path: Path, first: Ge
             f"shape {each.shape} and the affine {np.round(each.canonical_affine[:3], 3).tolist()}"
             for each in (geometry, first)
         )
-        raise DataError(
-            f"{path}: this channel has {own} (x, y, z), but {first_path} of the same case has {other}. "
-            "Fix: resample all channels of a case to one grid."
-        )
+        what = f"this channel has {own} (x, y, z), but {first_path} of the same case has {other}"
+        raise DataError(f"{path}: {what}. Fix: resample all channels of a case to one grid.")
 
 
 def _inferred(

@@ -60,10 +60,9 @@ def batch_region(
 def _region_of(name: str, expected: tuple[int, ...], regions: Mapping[str, TensorRegion]) -> tuple[slice, ...]:
     region = regions.get(name, whole_tensor(expected))
     if region.sizes != expected:
-        raise DataError(
-            f"records: '{name}' has the shape {list(expected)}, but the task's input has the shape "
-            f"{list(region.sizes)}. Fix: let the method `inputs` of the task return the shape of the records."
-        )
+        what = f"'{name}' has the shape {list(expected)}, but the task's input has the shape {list(region.sizes)}"
+        fix = "let the method `inputs` of the task return the shape of the records"
+        raise DataError(f"records: {what}. Fix: {fix}.")
     return region.slices
 
 

@@ -68,10 +68,8 @@ def propose_spacing(volumes: Sequence[tuple[Grid, Spacing]], grid: Grid) -> str 
     if not coarse:
         return None
     own, record = (",".join(f"{mm:.3g}" for mm in values) for values in (spacing, resampled))
-    return (
-        f"voxels: {own} mm in the median case, {record} mm in its record: {', '.join(coarse)} lose detail. "
-        f"Spacing {own} keeps it."
-    )
+    what = f"{own} mm in the median case, {record} mm in its record: {', '.join(coarse)} lose detail"
+    return f"voxels: {what}. Spacing {own} keeps it."
 
 
 def is_flat(description: Description) -> bool:
@@ -90,24 +88,19 @@ def _text_of_box(geometries: Mapping[str, Geometry], sampling: Sampling, multipl
     for axis, name in enumerate(AXIS_NAMES):
         key = max(extents, key=lambda key: extents[key][axis])
         largest.append(f"{name} {extents[key][axis]:.0f} mm (case {key})")
-    return (
-        f"box: {sampling}, the smallest that covers every case, in multiples of {multiple} voxels; "
-        f"largest extents: {', '.join(largest)}"
-    )
+    what = f"the smallest that covers every case, in multiples of {multiple} voxels"
+    return f"box: {sampling}, {what}; largest extents: {', '.join(largest)}"
 
 
 def _text_of_grids(geometries: Mapping[str, Geometry], sampling: Samplings, one: Sampling, multiple: int) -> str:
     """Returns a line per grid with its cases, and a line about padding."""
     keys = list(geometries)
     volumes = [(geometry.shape, geometry.spacing) for geometry in geometries.values()]
-    lines = [
-        f"{len(sampling.grids)} grids of {format_spacing(sampling.spacing)} mm, in multiples of {multiple} voxels:"
-    ]
+    spacing = format_spacing(sampling.spacing)
+    lines = [f"{len(sampling.grids)} grids of {spacing} mm, in multiples of {multiple} voxels:"]
     for grid, at in group_by_grid([sampling.choose(*volume).grid for volume in volumes]).items():
         shown = ", ".join(keys[number] for number in at[:_SHOWN]) + (", ..." if len(at) > _SHOWN else "")
         lines.append(f"  {format_grid(grid)}: {len(at)} case{'s' * (len(at) > 1)} ({shown})")
-    lines.append(
-        f"padding: {padding(volumes, sampling):.0%} of the voxels; it would be {padding(volumes, one):.0%} with one "
-        f"grid, {format_grid(one.grid)}"
-    )
+    would = f"it would be {padding(volumes, one):.0%} with one grid, {format_grid(one.grid)}"
+    lines.append(f"padding: {padding(volumes, sampling):.0%} of the voxels; {would}")
     return "\n".join(lines)

@@ -40,10 +40,8 @@ def parse_chunk(chunk: str | int) -> Grid:
     try:
         return parse_grid(chunk)
     except (DataError, LayoutError):
-        raise ConfigError(
-            f"chunk '{chunk}': needs a positive size for x, y and z. Fix: give, for example, '64' or 'x:64,y:64,z:32'.",
-            ["chunk"],
-        ) from None
+        what = f"chunk '{chunk}': needs a positive size for x, y and z. Fix: give, for example, 64 or 'x:64,y:64,z:32'."
+        raise ConfigError(what, ["chunk"]) from None
 
 
 def clip_chunk(chunk: Grid | None, grid: Grid) -> Grid:
@@ -102,10 +100,8 @@ class CheckedFolder:
                 raise
             raise DataError(f"{path}: this {what} of the record of case '{self.case}' is missing. {REMAKE}") from None
         if self.digests.get(name) != digest(data):
-            raise DataError(
-                f"{path}: this {what} of the record of case '{self.case}' is damaged: its digest does not match. "
-                f"{REMAKE}"
-            )
+            of = f"this {what} of the record of case '{self.case}' is damaged: its digest does not match"
+            raise DataError(f"{path}: {of}. {REMAKE}")
         if what == "chunk":
             with self._lock:
                 self.bytes_read += len(data)
@@ -156,9 +152,7 @@ class ChunkedArray:
             try:
                 chunk = self._codec.decode(data)
             except (ValueError, RuntimeError) as error:
-                raise DataError(
-                    f"{self._folder.path / name}: this chunk of the record of case '{self._folder.case}' is damaged "
-                    f"({error}). {REMAKE}"
-                ) from error
+                what = f"this chunk of the record of case '{self._folder.case}' is damaged ({error})"
+                raise DataError(f"{self._folder.path / name}: {what}. {REMAKE}") from error
             corner = [number * size for number, size in zip(at, self.chunk, strict=True)]
             copy_chunk(chunk, corner, [slice(r.start, r.stop) for r in ranges], result)

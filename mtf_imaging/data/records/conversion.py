@@ -12,7 +12,6 @@ from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled
 from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.reading.channels import read_image_geometry
-from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.records.chunks import clip_chunk
 from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, record_path, voxel_bytes
@@ -136,9 +135,8 @@ class Conversion:
         elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(record)):
             what = fault
         elif facts.spacing != mm:
-            what = (
-                f"was made with voxels of {format_spacing(facts.spacing)} mm, but they are now {format_spacing(mm)} mm"
-            )
+            old, new = map(format_spacing, (facts.spacing, mm))
+            what = f"was made with voxels of {old} mm, but they are now {new} mm"
         else:
             return self._converted(case, facts, record.grid, is_labeled)
         return DataError(f"{path}: this record {what}. Fix: convert to another folder, or delete this one.")
@@ -189,8 +187,6 @@ def case_geometry(case: Case, known: SpacingTable, description: Description) -> 
       DataError: the header cannot be used.
     """
     with case_errors(case.volume):
-        if is_plain_lits(description):
-            return read_geometry(case.volume, known)
         return read_image_geometry(case.channels, description, known)
 
 

@@ -33,9 +33,11 @@ from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.text import as_table
 from mtf_imaging.files.workers import default_workers, in_parallel
+from mtf_imaging.parameters import check_value
 from mtf_imaging.plain_text import some
 
 DEFAULT_RESOLUTION = 256
+_ELSEWHERE = "convert to another folder, or delete this one"
 
 
 def convert(
@@ -150,22 +152,15 @@ def _each(function, cases: list[Case], *, workers, title, progress) -> dict[str,
 
 def _check_grids(grids: int, multiple: int | None, spacing: Spacing | None, resolution: str | int | None) -> None:
     for name, value in {"grids": grids, "multiple": multiple}.items():
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise ConfigError(f"{name} must be a positive integer, not {value!r}.", [name])
+        check_value(name, value, int | None, [name])
     given = {"grids": grids if grids > 1 else None, "multiple": multiple}
     for name, value in given.items():
         if value is not None and spacing is None:
-            raise ConfigError(
-                f"{name} = {value} has no effect without a spacing, because all records then have the same grid, "
-                f"whatever the size of the volume. Fix: give spacing, too, or leave {name} out.",
-                [name, "spacing"],
-            )
+            what = f"{name} = {value} has no effect without a spacing, because all records then have the same grid"
+            raise ConfigError(f"{what}. Fix: give spacing, too, or leave {name} out.", [name, "spacing"])
         if value is not None and resolution is not None:
-            raise ConfigError(
-                f"{name} = {value} and resolution = {resolution} both set the grid of the records. "
-                "Fix: give only one of them.",
-                [name, "resolution"],
-            )
+            what = f"{name} = {value} and resolution = {resolution} both set the grid of the records"
+            raise ConfigError(f"{what}. Fix: give only one of them.", [name, "resolution"])
 
 
 def _title(sampling: AnySampling) -> str:
@@ -175,20 +170,18 @@ def _title(sampling: AnySampling) -> str:
 def _check_size(sampling: AnySampling, description: Description) -> None:
     voxels = max(map(math.prod, sampling.grids))
     if voxels * len(description.channels) > MAX_VOXELS:
-        raise DataError(
-            f"resolution {sampling}: a record of {voxels} voxels in {len(description.channels)} channel(s) exceeds the "
-            f"limit of {MAX_VOXELS} values. Fix: choose a lower resolution, for example 512, or a coarser spacing.",
-            ["resolution", "spacing"],
+        what = (
+            f"a record of {voxels} voxels in {len(description.channels)} channel(s) exceeds the limit of {MAX_VOXELS}"
         )
+        fix = "choose a lower resolution, for example 512, or a coarser spacing"
+        raise DataError(f"resolution {sampling}: {what}. Fix: {fix}.", ["resolution", "spacing"])
 
 
 def _check_manifest(job: Conversion) -> None:
     manifest = read_manifest(job.output_dir)
     if manifest is not None and manifest.sampling != job.sampling:
-        raise DataError(
-            f"{job.output_dir}: contains records of resolution {manifest.sampling}, not {job.sampling}. "
-            "Fix: convert to another folder, or delete this one."
-        )
+        what = f"contains records of resolution {manifest.sampling}, not {job.sampling}"
+        raise DataError(f"{job.output_dir}: {what}. Fix: {_ELSEWHERE}.")
     if manifest is not None:
         _check_description(job, manifest.description)
 
@@ -203,10 +196,8 @@ def _check_description(job: Conversion, other: Description) -> None:
     )
     for old, new in zip(stored, wanted, strict=True):
         if old != new:
-            raise DataError(
-                f"{job.output_dir}: contains records with the {old}, but {job.input_dir} has the {new}. "
-                "Fix: convert to another folder, or delete this one."
-            )
+            what = f"contains records with the {old}, but {job.input_dir} has the {new}"
+            raise DataError(f"{job.output_dir}: {what}. Fix: {_ELSEWHERE}.")
 
 
 def _check_foreign(job: Conversion, cases: list[Case]) -> None:
@@ -214,10 +205,8 @@ def _check_foreign(job: Conversion, cases: list[Case]) -> None:
     records = {path.name for path in list_records(job.output_dir)}
     foreign = sorted(records - ours, key=natural_key)
     if foreign:
-        raise DataError(
-            f"{job.output_dir}: contains {len(foreign)} record(s) of cases that are not in {job.input_dir}, "
-            f"such as {foreign[0]}. Fix: convert to another folder, or delete this one."
-        )
+        what = f"{len(foreign)} record(s) of cases that are not in {job.input_dir}, such as {foreign[0]}"
+        raise DataError(f"{job.output_dir}: contains {what}. Fix: {_ELSEWHERE}.")
 
 
 def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
@@ -225,10 +214,8 @@ def _check_labels(job: Conversion, done: dict[str, Converted]) -> None:
         is_lits = job.description.rules == LITS_RULES
         structures = f"the structures as in dataset.json ({label_values(job.description)})"
         masks = "the liver 1 and lesions 2" if is_lits else structures
-        raise DataError(
-            f"{job.input_dir}: none of the {len(done)} cases has a voxel of {any_label(job.description)} at "
-            f"{job.sampling}. Fix: give masks that label {masks}, or choose a finer resolution."
-        )
+        what = f"none of the {len(done)} cases has a voxel of {any_label(job.description)} at {job.sampling}"
+        raise DataError(f"{job.input_dir}: {what}. Fix: give masks that label {masks}, or choose a finer resolution.")
 
 
 def _summary(sources: dict[str, Source], output_dir: str | Path, num_kept: int) -> str:

@@ -18,7 +18,7 @@ from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, format_grid, parse_grid
 from mtf_imaging.engine.layout import TensorRegion
-from mtf_imaging.errors import DataError
+from mtf_imaging.parameters import check_value
 
 
 @dataclass(frozen=True)
@@ -134,16 +134,13 @@ class Records:
           have several grids, also "sizes", the grid of the batch.
 
         Raises:
-          DataError: the folder does not contain a complete set of records with this sampling, `batch_size` is below 1,
-            or `start_step` is below 0. The iterator raises it if a record is damaged or does not match the manifest.
-          ConfigError: `intensities` names an unknown channel, the augmentation needs labels that are not in the
-            records, or a record is smaller than a patch.
+          DataError: the folder does not contain a complete set of records with this sampling. The iterator raises it if
+            a record is damaged or does not match the manifest.
+          ConfigError: `batch_size` is below 1, or `start_step` is below 0; `intensities` names an unknown channel, the
+            augmentation needs labels that are not in the records, or a record is smaller than a patch.
         """
-        if batch_size < 1 or start_step < 0:
-            raise DataError(
-                f"batch_size {batch_size}, start_step {start_step}: the batch size must be at least 1, and the start "
-                "step at least 0. Fix: choose values in this range."
-            )
+        check_value("batch_size", batch_size, int)
+        check_value("start_step", start_step, int, least=0)
         window = check_window(self.window)
         manifest = open_records(data_dir, None if resolution is None else parse_grid(resolution), self.spacing)
         schemes = resolve_intensities(manifest, window, self.intensities)

@@ -101,7 +101,5 @@ class DigestingStore(LocalStore):
                 if hasattr(os, "posix_fadvise"):  # drop the page cache, to read from the disk
                     os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 if digest(file.read()) != expected:
-                    raise DataError(
-                        f"{name}/{key}: the bytes on disk differ from those written. "
-                        "Fix: check the disk, or use another disk."
-                    )
+                    what = "the bytes on disk differ from those written"
+                    raise DataError(f"{name}/{key}: {what}. Fix: check the disk, or use another disk.")

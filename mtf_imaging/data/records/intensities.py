@@ -38,11 +38,10 @@ def resolve_intensities(
     names = manifest.description.channels
     unknown = [name for name in overrides if name not in names]
     if unknown:
-        raise ConfigError(
-            f"intensities: the records have no channel '{unknown[0]}'.{did_you_mean(unknown[0], names)} "
-            f"Fix: use the names of their channels: {', '.join(names)}.",
-            ["intensities"],
-        )
+        hint = did_you_mean(unknown[0], names)
+        fix = f"use the names of their channels: {', '.join(names)}"
+        what = f"intensities: the records have no channel '{unknown[0]}'.{hint} Fix: {fix}."
+        raise ConfigError(what, ["intensities"])
     has_own_window = not is_plain_lits(manifest.description) and window == DEFAULT_WINDOW
     intensities = []
     for name, intensity in zip(names, manifest.intensities, strict=True):
@@ -52,12 +51,9 @@ def resolve_intensities(
             intensity = Intensity(WINDOW, window)
         # Without clipping, augmentation needs the standard deviation of the values.
         if (intensity.needs_statistics or intensity.kind == NONE) and not _has_statistics(manifest):
-            raise DataError(
-                f"intensities: channel '{name}' has the scheme '{intensity}', which needs statistics, but these "
-                "records have none, as is the rule for LiTS. Fix: use a window, or add a dataset.json with this scheme "
-                "to the cases and convert them to another folder.",
-                ["intensities"],
-            )
+            what = f"channel '{name}' has the scheme '{intensity}', which needs statistics, but these records have none"
+            fix = "use a window, or add a dataset.json with this scheme to the cases and convert them to another folder"
+            raise DataError(f"intensities: {what}. Fix: {fix}.", ["intensities"])
         intensities.append(intensity)
     return tuple(intensities)
 

@@ -15,7 +15,7 @@ from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
-from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_volume
+from mtf_imaging.data.reading.open_sources import open_image_source, open_mask
 from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.manifest import has_hu, is_plain_lits
 from mtf_imaging.data.records.record_writer import RecordWriter
@@ -64,11 +64,7 @@ def write_case(
     Raises:
       DataError: one of its files cannot be used, or the bytes on disk differ from the bytes that were written.
     """
-    if is_plain_lits(description):
-        image = open_volume(case.volume, known)
-    else:
-        image = open_image_source(case.channels, description, known)
-    with contextlib.closing(image):
+    with contextlib.closing(open_image_source(case.channels, description, known)) as image:
         geometry = image.geometry
         statistics = () if is_plain_lits(description) else _checked_statistics(image, description)
         grid = sampling.choose(geometry.shape, geometry.spacing).grid

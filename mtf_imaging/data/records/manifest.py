@@ -17,6 +17,7 @@ from mtf_imaging.data.description.description_fields import as_fields, from_fiel
 from mtf_imaging.data.intensities.schemes import Intensity
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.modality import is_ct
+from mtf_imaging.data.records.chunks import REMAKE
 from mtf_imaging.data.records.splits import Subset
 from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import AnySampling, Samplings, format_grids, parse_any_sampling
@@ -135,15 +136,11 @@ class Manifest:
         """
         record = StoredRecord(record_path(data_dir, key), self.case_sampling(key))
         if record.facts.key != key:
-            raise DataError(
-                f"{record.path}: this record contains case '{record.facts.key}', which does not match its name. "
-                "Fix: run convert again; it replaces damaged records."
-            )
+            what = f"this record contains case '{record.facts.key}', which does not match its name"
+            raise DataError(f"{record.path}: {what}. {REMAKE}")
         if record.facts.source != self.sources[key].digest:
-            raise DataError(
-                f"{record.path}: this record was not made from the files that {_FILE} names. "
-                "Fix: delete it and run convert again."
-            )
+            what = f"this record was not made from the files that {_FILE} names"
+            raise DataError(f"{record.path}: {what}. Fix: delete it and run convert again.")
         return record
 
 
@@ -202,10 +199,8 @@ def read_manifest(data_dir: str | Path) -> Manifest | None:
             return Manifest(parse_any_sampling(fields["resolution"], fields["spacing"]), sources, description)
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise DataError(f"{path}: not a manifest of records ({error!r}). Fix: convert to a new folder.") from error
-    raise DataError(
-        f"{path}: the records have format {version}, but this program reads format {FORMAT}. "
-        "Fix: convert to a new folder."
-    )
+    what = f"the records have format {version}, but this program reads format {FORMAT}"
+    raise DataError(f"{path}: {what}. Fix: convert to a new folder.")
 
 
 def _check_names(sources: Mapping[str, Source]) -> None:
@@ -262,22 +257,17 @@ def open_records(data_dir: str | Path | Subset, grid: Grid | None = None, spacin
         raise DataError(f"{data_dir}: this folder of records {what}. Fix: run convert with this output folder.")
     actual, mm = manifest.sampling, manifest.sampling.spacing if spacing is None else parse_spacing(spacing)
     if isinstance(actual, Samplings) and grid is not None:
-        raise DataError(
-            f"{data_dir}: the records have {len(actual.grids)} grids, {actual}, but the resolution {format_grid(grid)} "
-            "is required. Fix: leave resolution out to use all grids, or convert to another folder with one grid.",
-            ["resolution"],
-        )
+        fix = "leave resolution out to use all grids, or convert to another folder with one grid"
+        what = f"the records have {len(actual.grids)} grids, {actual}"
+        wanted = f"the resolution {format_grid(grid)} is required"
+        raise DataError(f"{data_dir}: {what}, but {wanted}. Fix: {fix}.", ["resolution"])
     expected = dataclasses.replace(actual, spacing=mm) if grid is None else Sampling(tuple(grid), mm)
     if expected != actual:
-        raise DataError(
-            f"{data_dir}: the records have resolution {actual}, not {expected}. "
-            f"Fix: set the resolution to {actual}, or convert to another folder at {expected}."
-        )
+        fix = f"set the resolution to {actual}, or convert to another folder at {expected}"
+        raise DataError(f"{data_dir}: the records have resolution {actual}, not {expected}. Fix: {fix}.")
     paths = [record_path(data_dir, key) for key in manifest.cases]
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
-        raise DataError(
-            f"{', '.join(missing)}: named in {_FILE} but missing. "
-            "Fix: run convert again; it adds missing records and replaces damaged ones."
-        )
+        what = f"{', '.join(missing)}: named in {_FILE} but missing"
+        raise DataError(f"{what}. Fix: run convert again; it adds missing records and replaces damaged ones.")
     return manifest

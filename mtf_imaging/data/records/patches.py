@@ -14,6 +14,7 @@ from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.patch_sizes import check_patch
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import check_value
 from mtf_imaging.spelling import did_you_mean
 
 _DRAWS = 7  # 4 to decide whether and on which labeled voxel a patch is centered, and 3 for its position otherwise
@@ -40,20 +41,14 @@ class Patches:
     batch_size: int = 1
 
     def __post_init__(self) -> None:
-        if not 0 <= self.centered <= 1:
-            raise ConfigError(
-                f"centered_patches = {self.centered!r}: is a share of the patches. Fix: choose a number from 0 to 1.",
-                ["centered_patches"],
-            )
+        check_value("centered_patches", self.centered, float, ["centered_patches"], least=0, most=1)
         weights = {} if self.labels is None else self.labels
         wrong = next((weight for weight in weights.values() if not 0 <= weight < math.inf), None)
         if wrong is not None or (self.labels is not None and not any(weights.values())):
             what = "no label has a positive weight" if wrong is None else f"{wrong!r} is no weight"
-            raise ConfigError(
-                f"centered_labels = {self.labels!r}: {what}. Fix: give each label a weight of at least 0, as in "
-                "{'lesion': 2, 'liver': 1}.",
-                ["centered_labels"],
-            )
+            what = f"centered_labels = {self.labels!r}: {what}"
+            fix = "give each label a weight of at least 0, as in {'lesion': 2, 'liver': 1}"
+            raise ConfigError(f"{what}. Fix: {fix}.", ["centered_labels"])
 
     @property
     def chances(self) -> tuple[float, ...]:
@@ -74,11 +69,9 @@ class Patches:
         for name in self.labels or ():
             if name not in manifest.description.labels:
                 hint = did_you_mean(name, [*manifest.description.labels])
-                raise ConfigError(
-                    f"centered_labels names '{name}', but the labels of {data_dir} are "
-                    f"{', '.join(manifest.description.labels)}.{hint} Fix: name one of these.",
-                    ["centered_labels"],
-                )
+                labels = f"the labels of {data_dir} are {', '.join(manifest.description.labels)}"
+                what = f"centered_labels names '{name}', but {labels}.{hint} Fix: name one of these."
+                raise ConfigError(what, ["centered_labels"])
 
     def weights(self, labels: Mapping[str, int]) -> dict[int, float]:
         """Returns {value: weight} of the labels to draw.

@@ -65,11 +65,8 @@ def make_splits(keys: Sequence[str], num_folds: int, seed: int = 0) -> list[Fold
       DataError: `num_folds` is below 2 or above the number of cases.
     """
     if not 2 <= num_folds <= len(keys):
-        raise DataError(
-            f"num_folds = {num_folds}: {len(keys)} cases allow 2 to {len(keys)} folds. "
-            "Fix: choose a number in this range.",
-            settings=["num_folds"],
-        )
+        what = f"num_folds = {num_folds}: {len(keys)} cases allow 2 to {len(keys)} folds"
+        raise DataError(f"{what}. Fix: choose a number in this range.", ["num_folds"])
     shuffled = sorted(keys, key=lambda key: hashlib.sha256(f"{seed}/{key}".encode()).digest())
     folds = [set(shuffled[number::num_folds]) for number in range(num_folds)]
     return [
@@ -90,25 +87,19 @@ def read_splits(path: str | Path) -> list[Fold]:
       DataError: the file does not exist or is not a list of splits, or a fold has an empty set or a case in both sets.
     """
     if not Path(path).exists():
-        raise DataError(
-            f"{path}: this file of splits does not exist. Fix: give a splits_file that train wrote.",
-            settings=["splits_file"],
-        )
+        what = "this file of splits does not exist. Fix: give a splits_file that train wrote"
+        raise DataError(f"{path}: {what}.", ["splits_file"])
     stored = read_json(path, "use the format of nnU-Net's splits_final.json")
     try:
         splits = [Fold(_names(split["train"]), _names(split["val"])) for split in stored]
     except (ValueError, KeyError, TypeError) as error:
-        raise DataError(
-            f'{path}: not a list of {{"train": [...], "val": [...]}} with names of cases ({error!r}). '
-            "Fix: use the format of nnU-Net's splits_final.json."
-        ) from error
+        what = f'not a list of {{"train": [...], "val": [...]}} with names of cases ({error!r})'
+        raise DataError(f"{path}: {what}. Fix: use the format of nnU-Net's splits_final.json.") from error
     for number, fold in enumerate(splits):
         both = sorted({*fold.train} & {*fold.val})
         if both:
-            raise DataError(
-                f"{path}: fold {number} both holds out and trains on {', '.join(both)}. "
-                "Fix: keep each case in one list."
-            )
+            what = f"fold {number} both holds out and trains on {', '.join(both)}"
+            raise DataError(f"{path}: {what}. Fix: keep each case in one list.")
         if not fold.train or not fold.val:
             raise DataError(f"{path}: fold {number} has no case in '{'val' if fold.train else 'train'}'. Fix: add one.")
     return splits
@@ -121,10 +112,8 @@ def pick_fold(splits: Sequence[Fold], number: int, path: str | Path) -> Fold:
       DataError: the fold is not in the file.
     """
     if not 0 <= number < len(splits):
-        raise DataError(
-            f"{path}: fold {number} does not exist; there are {len(splits)} folds. Fix: choose 0 to {len(splits) - 1}.",
-            settings=["fold"],
-        )
+        what = f"fold {number} does not exist; there are {len(splits)} folds"
+        raise DataError(f"{path}: {what}. Fix: choose 0 to {len(splits) - 1}.", ["fold"])
     return splits[number]
 
 
@@ -139,10 +128,8 @@ def check_cases(fold: Fold, keys: Iterable[str], path: str | Path, folder: str |
     if unknown or missing:
         faults = [f"names cases that are not in {folder} ({', '.join(unknown)})"] if unknown else []
         faults += [f"lacks cases of {folder} ({', '.join(missing)})"] if missing else []
-        raise DataError(
-            f"{path}: the fold {' and '.join(faults)}. Fix: use a splits_file of exactly these cases.",
-            settings=["splits_file"],
-        )
+        what = f"the fold {' and '.join(faults)}. Fix: use a splits_file of exactly these cases"
+        raise DataError(f"{path}: {what}.", ["splits_file"])
 
 
 def _names(names) -> tuple[str, ...]:

@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from mtf_imaging.data.records.chunks import (
-    MAX_METADATA_BYTES,
-    METADATA,
-    OURS,
-    REMAKE,
-    CheckedFolder,
-    ChunkedArray,
-)
+from mtf_imaging.data.records.chunks import MAX_METADATA_BYTES, METADATA, OURS, REMAKE, CheckedFolder, ChunkedArray
 from mtf_imaging.data.records.ome_metadata import IMAGE, LABEL_IMAGE, facts_from_fields, metadata_digest
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.sampling import Sampling
@@ -58,18 +51,15 @@ class StoredRecord:
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
             if isinstance(error, DataError):
                 raise
-            raise DataError(
-                f"{self.path}: not a record of this program, or its {METADATA} is damaged. {REMAKE}"
-            ) from error
+            what = f"not a record of this program, or its {METADATA} is damaged"
+            raise DataError(f"{self.path}: {what}. {REMAKE}") from error
         self.grid = _xyz(self._labels.shape)
         self.chunk: Grid = _xyz(self._labels.chunk)
         channels = self._image.shape[:-_SPATIAL]
         self.has_hu, self.num_channels = not channels, math.prod(channels)
         if sampling is not None and self.sampling != sampling:
-            raise DataError(
-                f"{path}: this record has resolution {self.sampling}, not {sampling}. "
-                "Fix: use a separate folder for each resolution."
-            )
+            what = f"this record has resolution {self.sampling}, not {sampling}"
+            raise DataError(f"{path}: {what}. Fix: use a separate folder for each resolution.")
 
     @property
     def sampling(self) -> Sampling:

@@ -83,11 +83,8 @@ def make_sampling(grids: Iterable[Grid], spacing: Spacing | None) -> AnySampling
     if len(ordered) == 1:
         return Sampling(ordered[0], spacing)
     if spacing is None:
-        raise DataError(
-            f"resolution '{format_grids(ordered)}': several grids need a spacing, which decides the grid of a volume. "
-            "Fix: give spacing, too, or one grid.",
-            ["resolution", "spacing"],
-        )
+        what = f"resolution '{format_grids(ordered)}': several grids need a spacing, which decides the grid of a volume"
+        raise DataError(f"{what}. Fix: give spacing, too, or one grid.", ["resolution", "spacing"])
     return Samplings(tuple(ordered), spacing)
 
 

@@ -42,9 +42,8 @@ def parse_grid(resolution: str | int, dims: int = 3, names: Sequence[str] = AXIS
     except LayoutError as error:
         raise LayoutError(f"{error}\n  {fix}") from error
     if sorted(sizes) != sorted(axes) or min(sizes.values()) < 1:
-        raise DataError(
-            f"resolution '{text}': needs a positive size for {' and '.join(', '.join(axes).rsplit(', ', 1))}. {fix}"
-        )
+        needed = " and ".join(", ".join(axes).rsplit(", ", 1))
+        raise DataError(f"resolution '{text}': needs a positive size for {needed}. {fix}")
     return tuple(sizes[name] for name in axes)
 
 

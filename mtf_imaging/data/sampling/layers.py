@@ -23,11 +23,7 @@ class Layers:
     """
 
     def __init__(
-        self,
-        shape: Sequence[int],
-        dtype: npt.DTypeLike,
-        chunk: Grid,
-        emit: Callable[[int, int, np.ndarray], None],
+        self, shape: Sequence[int], dtype: npt.DTypeLike, chunk: Grid, emit: Callable[[int, int, np.ndarray], None]
     ) -> None:
         self._shape, self._dtype, self._chunk, self._emit = tuple(shape), np.dtype(dtype), chunk, emit
         self._axis: int | None = None
@@ -55,10 +51,8 @@ class Layers:
             self._axis, self._exists = axis, np.zeros(self._shape[axis], bool)
         stop, thickness = start + slab.shape[axis], self._chunk[axis]
         if self._exists[start:stop].any():
-            raise ShapeError(
-                f"some of the planes {start} to {stop - 1} along {AXIS_NAMES[axis]} were written before. "
-                "Fix: write each plane once."
-            )
+            what = f"some of the planes {start} to {stop - 1} along {AXIS_NAMES[axis]} were written before"
+            raise ShapeError(f"{what}. Fix: write each plane once.")
         self._exists[start:stop] = True
         for first in range(start // thickness * thickness, stop, thickness):
             low, high = max(start, first), min(stop, first + thickness)
@@ -77,17 +71,15 @@ class Layers:
 
     def _check(self, slab: np.ndarray, start: int, axis: int) -> None:
         if self._axis not in (None, axis):
-            raise ShapeError(
-                f"slabs along {AXIS_NAMES[self._axis]} cannot continue along {AXIS_NAMES[axis]}. Fix: use one axis."
-            )
+            what = f"slabs along {AXIS_NAMES[self._axis]} cannot continue along {AXIS_NAMES[axis]}"
+            raise ShapeError(f"{what}. Fix: use one axis.")
         expected = list(self._shape)
         expected[axis] = slab.shape[axis] if slab.ndim == len(expected) else 0
         is_inside = start >= 0 and start + expected[axis] <= self._shape[axis]
         if list(slab.shape) != expected or slab.dtype != self._dtype or not is_inside:
-            raise ShapeError(
-                f"a slab of shape {slab.shape} and type {slab.dtype} at {start} along {AXIS_NAMES[axis]} is not part "
-                f"of a volume of shape {self._shape} and type {self._dtype}. Fix: write planes of the grid."
-            )
+            what = f"a slab of shape {slab.shape} and type {slab.dtype} at {start} along {AXIS_NAMES[axis]}"
+            volume = f"a volume of shape {self._shape} and type {self._dtype}"
+            raise ShapeError(f"{what} is not part of {volume}. Fix: write planes of the grid.")
 
 
 def _along(array: np.ndarray, axis: int, start: int, stop: int) -> np.ndarray:

@@ -9,11 +9,7 @@ _ANISOTROPIC = 3.0  # the ratio of voxel sizes above which nnU-Net does not inte
 
 
 def sampling(
-    shape: Grid,
-    spacing: Spacing,
-    target: Spacing,
-    fill_up: Callable[[Grid], Grid],
-    reversed_axes: tuple[int, ...] = (),
+    shape: Grid, spacing: Spacing, target: Spacing, fill_up: Callable[[Grid], Grid], reversed_axes: tuple[int, ...] = ()
 ) -> Sampling:
     """Returns the grid of a volume in nnU-Net.
 

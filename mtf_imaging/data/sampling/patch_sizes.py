@@ -23,11 +23,8 @@ def parse_patch(patch: str | int | Sequence[int], names: Sequence[str] = AXIS_NA
     if isinstance(patch, str | int):
         return parse_grid(patch, len(names), names)
     if len(patch) != len(names) or not all(isinstance(size, Integral) and size > 0 for size in patch):
-        raise ConfigError(
-            f"patch = {patch!r}: needs a positive number of voxels along each of {', '.join(names)}. Fix: give, for "
-            f"example, 64 or {(64, 64, 32)[: len(names)]}.",
-            ["patch"],
-        )
+        what = f"patch = {patch!r}: needs a positive number of voxels along each of {', '.join(names)}"
+        raise ConfigError(f"{what}. Fix: give, for example, 64 or {(64, 64, 32)[: len(names)]}.", ["patch"])
     return tuple(map(int, patch))
 
 
@@ -44,8 +41,6 @@ def check_patch(
     """
     if any(size > most for size, most in zip(patch, image, strict=True)):
         shown, whole, smaller = (format_grid(sizes, names) for sizes in (patch, image, map(min, patch, image)))
-        raise ConfigError(
-            f"patch {shown} does not lie within {of} of {whole} voxels. Fix: use a patch of at most {smaller}, or "
-            "leave patch out to train on whole images.",
-            ["patch"],
-        )
+        what = f"patch {shown} does not lie within {of} of {whole} voxels"
+        fix = f"use a patch of at most {smaller}, or leave patch out to train on whole images"
+        raise ConfigError(f"{what}. Fix: {fix}.", ["patch"])

@@ -222,9 +222,8 @@ def parse_spacing(spacing: str | float | Iterable[float] | None, may_keep: bool 
         mm = []
     mm = mm * 3 if len(mm) == 1 else mm
     if len(mm) != len(AXIS_NAMES) or not all(math.isfinite(size) and (size or may_keep) and size >= 0 for size in mm):
-        raise DataError(
-            f"spacing '{spacing}': needs a positive size in mm along x, y and z. Fix: give, for example, '1.5,1.5,2'."
-        )
+        what = f"spacing '{spacing}': needs a positive size in mm along x, y and z"
+        raise DataError(f"{what}. Fix: give, for example, '1.5,1.5,2'.")
     return tuple(mm)
 
 

@@ -59,12 +59,7 @@ def slab_regions(shape: Grid, spans: Spans, region: Region, order: PlaneOrder) -
 
 
 def linear_slabs(
-    read: Read,
-    shape: Grid,
-    spans: Spans,
-    region: Region,
-    beyond: float = 0.0,
-    order: PlaneOrder = ALONG_Z,
+    read: Read, shape: Grid, spans: Spans, region: Region, beyond: float = 0.0, order: PlaneOrder = ALONG_Z
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """Resamples a region of a grid linearly, slab by slab.
 
@@ -95,12 +90,7 @@ def linear_slabs(
 
 
 def nearest_slabs(
-    read: Read,
-    shape: Grid,
-    spans: Spans,
-    region: Region,
-    beyond: int = 0,
-    order: PlaneOrder = ALONG_Z,
+    read: Read, shape: Grid, spans: Spans, region: Region, beyond: int = 0, order: PlaneOrder = ALONG_Z
 ) -> Iterator[tuple[Region, np.ndarray]]:
     """Resamples labels to the nearest neighbor, slab by slab: each voxel gets the label at its center.
 

@@ -1,12 +1,12 @@
 """The page of a data set: what was understood of it, and its masks on slices of some cases."""
 
-from collections.abc import Iterable, Sequence
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.reading.channels import Image
-from mtf_imaging.evaluation.report.colors import mask_colors, mask_style
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import image_pages_style, page_html
 from mtf_imaging.evaluation.report.tables import titled_table
@@ -28,11 +28,18 @@ def case_pictures(key: str, image: Image, labels: np.ndarray, description: Descr
     return tag("section", tag("h3", f"Case {key}"), views_markup(key, overlays, description), class_="case")
 
 
+def labeled_picture(key: str, jpeg: bytes) -> Markup:
+    """Returns a picture on which the labels are drawn."""
+    source = f"data:image/jpeg;base64,{base64.b64encode(jpeg).decode()}"
+    return tag("section", tag("h3", f"Image {key}"), tag("img", src=source, alt=f"image {key}"), class_="case")
+
+
 def data_page(
     rows: Iterable[tuple[str, str]],
     table: Sequence[Sequence[str]],
     pictures: Sequence[Markup],
-    description: Description,
+    colors: Mapping[str, str],
+    style: str = "",
 ) -> bytes:
     """Returns the page.
 
@@ -40,7 +47,8 @@ def data_page(
       rows: names and texts; the first one is the title.
       table: the head and the rows of the table of labels; may be empty.
       pictures: the pictures of cases.
-      description: the masks in the pictures.
+      colors: the colors of the labels in the pictures.
+      style: further CSS rules.
     """
     (_, lead), *rows = rows
     found = (tag("tr", tag("th", name, scope="row"), tag("td", text)) for name, text in rows)
@@ -51,11 +59,8 @@ def data_page(
         ]
         parts.append(titled_table("Labels in the cases that were read", table[0], cells))
     if pictures:
-        legend = (
-            tag("span", f" \N{BLACK SQUARE} {name}", style=f"color:{color}")
-            for name, color in mask_colors(description).items()
-        )
+        legend = (tag("span", f" \N{BLACK SQUARE} {name}", style=f"color:{color}") for name, color in colors.items())
         parts += [tag("h2", "Pictures"), tag("p", *legend), *pictures]
-    style = f"{image_pages_style()}{mask_style(description)}"
+    style = f"{image_pages_style()}{style}"
     page = page_html(count=lead, heading="What was understood", lead=lead, main=join(*parts), style=style, title="Data")
     return page.encode()

@@ -226,9 +226,8 @@ class Objects:
           max_boxes, mask_size, mask_size] float32 if `masks` is set, "cases": list of keys}`.
 
         Raises:
-          DataError: the folder is invalid, `batch_size` is below 1, or `start_step` is below 0. The iterator raises it
-            if an image or a mask is invalid.
-          ConfigError: `sizes` are not two positive integers.
+          DataError: the folder is invalid. The iterator raises it if an image or a mask is invalid.
+          ConfigError: `sizes` are not two positive integers, `batch_size` is below 1, or `start_step` is below 0.
         """
         description, images, size = self.description(data_dir), self.images(data_dir), check_size("Objects.size", sizes)
         reader = ObjectReader(images, description, size, self.max_boxes, self.mask_size if self.masks else 0)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mtf_imaging.data.class_frequencies import evenly_spread
 from mtf_imaging.data.description.differences import Difference
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.pixels.batches import cyclic_batches
@@ -22,7 +23,7 @@ from mtf_imaging.kinds.objects.description import (
     object_description_from_fields,
 )
 from mtf_imaging.kinds.objects.infer import detection_steps
-from mtf_imaging.kinds.objects.pictures import comparison
+from mtf_imaging.kinds.objects.pictures import category_color, comparison, draw, drawn_objects
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images
 from mtf_imaging.kinds.objects.reading.images import ReadImage, read_object_image, upright_detections, upright_image
 from mtf_imaging.kinds.objects.reading.native import fit, fit_factor
@@ -32,6 +33,8 @@ from mtf_imaging.kinds.objects.scoring.scores import score_images
 
 if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
+
+MAX_SIDE = 480  # pixels of the pictures of a data set
 
 
 def survey_objects(images: Sequence[ObjectImage], description: ObjectDescription) -> LabelSurvey:
@@ -187,6 +190,14 @@ class Training(FileTraining[ObjectDescription]):
     def label_survey(self, folder: str | Path, description: ObjectDescription, is_held_out: bool) -> LabelSurvey:
         split = self.held_out if is_held_out else self.split
         return survey_objects(find_object_images(folder, split, description), description)
+
+    def pictures(
+        self, folder: str | Path, description: ObjectDescription, most: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        pictures = {}
+        for image in map(upright_image, evenly_spread(find_object_images(folder, self.split, description), most)):
+            pictures[image.key] = draw(read_object_image(image), drawn_objects(image, description, True), MAX_SIDE)
+        return pictures, {name: category_color(number) for number, name in enumerate(description.names)}
 
     def held_out_split(self, eval_dir: str | Path) -> str | None:
         return self.held_out

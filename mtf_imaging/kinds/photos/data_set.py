@@ -200,9 +200,8 @@ class Photos:
           list of keys}`.
 
         Raises:
-          DataError: the folder is invalid, `batch_size` is below 1, or `start_step` is below 0. The iterator raises it
-            if a photo or its label image is invalid.
-          ConfigError: `sizes` are not two positive integers.
+          DataError: the folder is invalid. The iterator raises it if a photo or its label image is invalid.
+          ConfigError: `sizes` are not two positive integers, `batch_size` is below 1, or `start_step` is below 0.
         """
         description, photos, size = self.description(data_dir), self.photos(data_dir), check_size("Photos.size", sizes)
         reader = CropReader(photos, description, size)

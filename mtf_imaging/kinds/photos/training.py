@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from mtf_imaging.data.class_frequencies import evenly_spread
 from mtf_imaging.data.description.differences import Difference
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.pixels.batches import cyclic_batches
@@ -24,7 +25,7 @@ from mtf_imaging.kinds.photos.description import (
     photo_differences,
 )
 from mtf_imaging.kinds.photos.infer import PhotoInference, ReadPhoto, prediction_multiple
-from mtf_imaging.kinds.photos.pictures import comparison
+from mtf_imaging.kinds.photos.pictures import comparison, overlay, shrink
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description, splits
 from mtf_imaging.kinds.photos.reading.label_counts import survey_photos
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from mtf_imaging.training.task import Task
 
 
+MAX_SIDE = 480  # pixels of the pictures of a data set
 MEASURES = ("mean_iou", "pixel_accuracy")
 
 
@@ -175,6 +177,16 @@ class Training(FileTraining[PhotoDescription]):
     def label_survey(self, folder: str | Path, description: PhotoDescription, is_held_out: bool) -> LabelSurvey:
         split = self.held_out_split(folder) if is_held_out else self.split
         return survey_photos(find_photos(folder, split), photo_description(folder))
+
+    def pictures(
+        self, folder: str | Path, description: PhotoDescription, most: int
+    ) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+        pictures = {}
+        for photo in evenly_spread(find_photos(folder, self.split), most):
+            image, labels = (shrink(part, MAX_SIDE) for part in read_labeled_photo(photo, description))
+            pictures[photo.key] = overlay(image, labels, description)
+        colors = zip(description.classes, description.colors, strict=True)
+        return pictures, {name: "#{:02x}{:02x}{:02x}".format(*color) for name, color in colors}
 
     def held_out_split(self, eval_dir: str | Path) -> str | None:
         return self._data_set.held_out_split if splits(Path(eval_dir)) else None

@@ -1,6 +1,7 @@
 """Opens DICOM files whose deflated data and pixels fit into memory."""
 
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,15 +26,38 @@ def read_dicom(path: Path, **options: Any) -> Any:
       Fault: the deflated data of the file do not fit into memory.
     """
     pydicom = import_pydicom(path)
-    with open(path, "rb") as file:
-        if _DEFLATED in file.read(_META_BYTES):
-            meta = pydicom.filereader.read_file_meta_info(path)
+    if is_deflated(path):
+        meta = pydicom.filereader.read_file_meta_info(path)
+        with open(path, "rb") as file:
             file.seek(_META_START + meta.FileMetaInformationGroupLength)
             stream, size = zlib.decompressobj(-zlib.MAX_WBITS), 0
             while not stream.eof and (block := stream.unconsumed_tail or file.read(_BLOCK_BYTES)):
                 size += len(stream.decompress(block, INFLATED * _BLOCK_BYTES))
                 check_room(f"deflated data of at least {size} bytes", 0, 0, at_once=3 * size)
     return pydicom.dcmread(path, **options)
+
+
+def is_deflated(path: Path) -> bool:
+    """Returns whether a file is deflated as a whole, so that it has no place for single frames."""
+    with open(path, "rb") as file:
+        return _DEFLATED in file.read(_META_BYTES)
+
+
+def flat_frames(header: object) -> Iterator[Any]:
+    """Yields a header for each frame of a file, with the elements of its functional groups (DICOM PS3.3, C.7.6.16).
+
+    A file without functional groups has one frame.
+    """
+    shared, frames = (header.get(f"{name}FunctionalGroupsSequence") or () for name in ("Shared", "PerFrame"))
+    if not frames:
+        yield header
+    for frame in frames:
+        flat = type(frame)()
+        flat.update(header)
+        for element in (element for groups in (*shared, frame) for element in groups):
+            if element.VR == "SQ" and element.value:
+                flat.update(element.value[0])
+        yield flat
 
 
 def check_pixels(path: Path, header: Any, frames: int = 1) -> None:

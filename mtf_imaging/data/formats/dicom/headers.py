@@ -1,13 +1,14 @@
-"""Reads the header of one DICOM file and refuses files that are not one plane of a volume."""
+"""Reads the headers of DICOM files and refuses files that are not planes of a volume."""
 
 import dataclasses
 import filecmp
+import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.formats.dicom.files import check_pixels, read_dicom
+from mtf_imaging.data.formats.dicom.files import check_pixels, flat_frames, read_dicom
 from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
 from mtf_imaging.data.formats.packages import INSTALL_DICOM
 from mtf_imaging.data.images.voxel_values import warn_once
@@ -25,15 +26,17 @@ _TAGS = (
     *("PixelData", "PixelPaddingRangeLimit", "PixelPaddingValue", "PixelRepresentation", "PixelSpacing"),
     *("RescaleIntercept", "RescaleSlope", "Rows", "SOPClassUID", "SOPInstanceUID", "SamplesPerPixel"),
     *("SeriesDescription", "SeriesInstanceUID", "SliceThickness", "SpacingBetweenSlices"),
+    *("PerFrameFunctionalGroupsSequence", "SharedFunctionalGroupsSequence"),
 )
 
 
 @dataclasses.dataclass(frozen=True)
 class Plane:
-    """The header of one DICOM file: one plane of a volume. Positions and directions are in LPS, as in DICOM.
+    """The header of one plane of a volume. Positions and directions are in LPS, as in DICOM.
 
     Attributes:
       path: the file.
+      frame: the number of the plane in a file of several; None if the file has one.
       series: the UID of its series.
       instance: the UID of the file.
       modality: the modality, such as CT or MR; "" if the header states none.
@@ -51,6 +54,7 @@ class Plane:
     """
 
     path: Path
+    frame: int | None
     series: str
     instance: str
     modality: str
@@ -84,33 +88,36 @@ def read_planes(files: Iterable[Path]) -> list[Plane]:
       DataError: a file cannot be used.
     """
     planes: dict[object, Plane] = {}
-    for plane in filter(None, map(_read_plane, files)):
-        first = planes.setdefault(plane.instance or plane.path, plane)
+    for plane in itertools.chain.from_iterable(map(_read_planes, files)):
+        first = planes.setdefault((plane.instance or plane.path, plane.frame), plane)
         if first is not plane and filecmp.cmp(first.path, plane.path, shallow=False):
             warn_once(f"{plane.path}: is skipped, because it is a copy of {first.path.name}.")
         elif first is not plane:
-            planes[plane.path] = plane
+            planes[plane.path, plane.frame] = plane
     return [*planes.values()]
 
 
-def _read_plane(path: Path) -> Plane | None:
-    """Reads the header of a file; None, with a warning, for an object that is no image, such as a segmentation.
+def _read_planes(path: Path) -> list[Plane]:
+    """Reads the planes of a file; none, with a warning, of an object that is no image, such as a segmentation.
 
     Raises:
-      DataError: the file cannot be read; it has no pixels, several frames, colors or no position in space; or no
-        installed package can decompress its pixels.
+      DataError: the file cannot be read; it has no pixels, colors or no position in space; or no installed package can
+        decompress its pixels.
     """
     with damage_named(path, "DICOM", FIX):
         header = read_dicom(path, defer_size=_DEFERRED_BYTES, specific_tags=[*_TAGS])
         kind = header.get("SOPClassUID")
         if kind and f"{kind}.".startswith(_NO_IMAGES):
             warn_once(f"{path}: is skipped, because it is no image of the series, but an object of {kind.name}.")
-            return None
+            return []
         if fault := _fault_of_pixels(header):
             raise Fault(fault)
         _check_compression(header)
-        check_pixels(path, header)
-        return _plane(path, header)
+        frames, count = list(flat_frames(header)), int(header.get("NumberOfFrames") or 1)
+        if len(frames) != count:
+            raise Fault(f"this DICOM file has {count} frames, but the header states {len(frames)} position(s)")
+        check_pixels(path, header, count)
+        return [_plane(path, frame, number if count > 1 else None) for number, frame in enumerate(frames)]
 
 
 def _fault_of_pixels(header: object) -> str:
@@ -119,8 +126,6 @@ def _fault_of_pixels(header: object) -> str:
         return "cannot be read as DICOM: the file is truncated or damaged"
     if "PixelData" not in header or not header.get("Rows") or not header.get("Columns"):
         return f"this DICOM file has no pixel data (its modality is {header.get('Modality') or 'unknown'})"
-    if (frames := int(header.get("NumberOfFrames") or 1)) > 1:
-        return f"this DICOM file has {frames} frames, but only series with one plane per file can be read"
     samples, colors = int(header.get("SamplesPerPixel") or 1), header.get("PhotometricInterpretation") or ""
     # Programs disagree on whether MONOCHROME1, which is displayed with inverted gray values, has inverted values.
     if samples > 1 or colors != "MONOCHROME2":
@@ -149,7 +154,7 @@ def _check_compression(header: object) -> None:
         raise Fault(what, f"run {INSTALL_DICOM}")
 
 
-def _plane(path: Path, header: object) -> Plane:
+def _plane(path: Path, header: object, frame: int | None) -> Plane:
     position = _numbers(header, "ImagePositionPatient", 3)
     directions = _numbers(header, "ImageOrientationPatient", 6)
     row_step, column_step = _numbers(header, "PixelSpacing", 2).tolist()
@@ -172,6 +177,7 @@ def _plane(path: Path, header: object) -> Plane:
     dtype = np.dtype(f"{'i' if header.PixelRepresentation else 'u'}{header.BitsAllocated // 8}")
     return Plane(
         path=path,
+        frame=frame,
         series=str(header.get("SeriesInstanceUID") or ""),
         instance=str(header.get("SOPInstanceUID") or ""),
         modality=str(header.get("Modality") or ""),

@@ -77,11 +77,9 @@ def codes_of_labels(labels: Mapping[str, int], stated: Mapping[str, LabelCodes] 
     known = {**default_codes(labels), **(stated or {})}
     missing = [name for name in labels if name not in known]
     if missing:
-        raise ConfigError(
-            f"output_format 'dicom-seg': the label(s) {', '.join(missing)} have no codes of a terminology. "
-            f"Fix: write their codes to a JSON file, for instance {_EXAMPLE}, and name it in label_codes.",
-            ["output_format", _SETTING],
-        )
+        what = f"the label(s) {', '.join(missing)} have no codes of a terminology"
+        fix = f"write their codes to a JSON file, for instance {_EXAMPLE}, and name it in label_codes"
+        raise ConfigError(f"output_format 'dicom-seg': {what}. Fix: {fix}.", ["output_format", _SETTING])
     return {name: known[name] for name in labels}
 
 
@@ -135,12 +133,9 @@ def _label_codes(name: str, entry: object) -> LabelCodes:
     keys = {*entry} if isinstance(entry, dict) else set()
     codes = [*entry.values()] if isinstance(entry, dict) else []
     if not {*_KEYS[:2]} <= keys <= {*_KEYS} or not all(map(_is_code, codes)):
-        raise Fault(
-            f"the label '{name}' is {json.dumps(entry)}, but needs category and type, and may have region, each a "
-            f"scheme, a value and a meaning of at most {', '.join(map(str, _MOST_CHARACTERS))} characters without a "
-            "backslash",
-            settings=[_SETTING],
-        )
+        what = "but needs category and type, and may have region, each a scheme, a value and a meaning of at most"
+        most = f"{', '.join(map(str, _MOST_CHARACTERS))} characters without a backslash"
+        raise Fault(f"the label '{name}' is {json.dumps(entry)}, {what} {most}", settings=[_SETTING])
     return LabelCodes(**{key: Code(*value) for key, value in entry.items()})
 
 

@@ -36,11 +36,9 @@ def labels_of_segments(header: object, description: Description) -> dict[int, in
         else:
             unknown.append(f"{number} '{name}'{_meaning(segment)}")
     if unknown:
-        raise Fault(
-            f"the segment(s) {', '.join(unknown)} match none of the labels {', '.join(description.labels)}",
-            "use the names of the segments as names of the labels in dataset.json, or export the others",
-            ["dataset_json"],
-        )
+        what = f"the segment(s) {', '.join(unknown)} match none of the labels {', '.join(description.labels)}"
+        fix = "use the names of the segments as names of the labels in dataset.json, or export the others"
+        raise Fault(what, fix, ["dataset_json"])
     return labels
 
 

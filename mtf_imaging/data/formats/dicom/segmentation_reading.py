@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.formats.dicom.files import check_pixels, read_dicom
+from mtf_imaging.data.formats.dicom.files import check_pixels, flat_frames, read_dicom
 from mtf_imaging.data.formats.dicom.segment_labels import labels_of_segments
 from mtf_imaging.data.formats.packages import import_pydicom
 from mtf_imaging.data.images.geometry import Geometry, MadeGeometry
@@ -96,8 +96,7 @@ def segmentation_geometry(paths: Sequence[Path]) -> MadeGeometry:
     headers, frames = zip(*map(_read_header, paths), strict=True)
     first = frames[0][0]
     with damage_named(paths[0], _KIND):
-        measures = headers[0].SharedFunctionalGroupsSequence[0].get("PixelMeasuresSequence")
-        distance = measures[0].get("SpacingBetweenSlices") if measures else None
+        distance = next(flat_frames(headers[0])).get("SpacingBetweenSlices")
         if not distance:
             what = "its header lacks SpacingBetweenSlices, so the distance between its planes is unknown"
             raise Fault(what, "name the folder of the images, which state it", ["volume_dir"])
@@ -130,9 +129,8 @@ def _read_header(path: Path) -> tuple[Any, list[Frame]]:
         what, kind = header.get("SOPClassUID"), header.get("SegmentationType")
         if what not in _CLASSES or "TotalPixelMatrixRows" in header:
             shown = what.name if what else "of no stated kind"
-            raise Fault(
-                f"this DICOM file is {shown}, not a segmentation (DICOM-SEG) of volumes", "move it to another folder"
-            )
+            what = f"this DICOM file is {shown}, not a segmentation (DICOM-SEG) of volumes"
+            raise Fault(what, "move it to another folder")
         if kind not in _TYPES:
             what = f"its SegmentationType is {kind}, but only {' and '.join(_TYPES)} state one label per voxel"
             raise Fault(what, "export it as a binary segmentation")
@@ -144,23 +142,18 @@ def _read_header(path: Path) -> tuple[Any, list[Frame]]:
 
 
 def _read_frames(header: object) -> list[Frame]:
-    """Reads the positions of all frames from the functional groups (DICOM PS3.3, C.7.6.16)."""
-    (shared,) = header.SharedFunctionalGroupsSequence
+    """Reads the positions of all frames."""
     size, frames = (int(header.Columns), int(header.Rows)), []
-    for own in header.PerFrameFunctionalGroupsSequence:
-
-        def group(name: str, own: object = own) -> Any:
-            return getattr(own if name in own else shared, name)[0]
-
-        along_row, along_column = np.reshape(group("PlaneOrientationSequence").ImageOrientationPatient, (2, 3))
-        between_rows, between_columns = map(float, group("PixelMeasuresSequence").PixelSpacing)
+    for own in flat_frames(header):
+        along_row, along_column = np.reshape(own.ImageOrientationPatient, (2, 3))
+        between_rows, between_columns = map(float, own.PixelSpacing)
         affine = np.eye(4)
         affine[:3, 0] = np.asarray(along_row, np.float64) * between_columns
         affine[:3, 1] = np.asarray(along_column, np.float64) * between_rows
         affine[:3, 2] = np.cross(np.asarray(along_row, np.float64), np.asarray(along_column, np.float64))
-        affine[:3, 3] = group("PlanePositionSequence").ImagePositionPatient
+        affine[:3, 3] = own.ImagePositionPatient
         is_map = header.SegmentationType == "LABELMAP"
-        segment = None if is_map else int(group("SegmentIdentificationSequence").ReferencedSegmentNumber)
+        segment = None if is_map else int(own.ReferencedSegmentNumber)
         frames.append(Frame(segment, size, _LPS_TO_RAS @ affine))
     return frames
 
@@ -181,11 +174,9 @@ def _place(frame: Frame, geometry: Geometry) -> FramePlace:
     if is_off or is_oblique or not is_inside:
         position = ", ".join(f"{mm:g}" for mm in np.round(frame.affine[:3, 3], 3))
         size = " x ".join(f"{mm:.4g}" for mm in geometry.stored_spacing)
-        raise Fault(
-            f"the frame at {position} mm (RAS+) does not lie on the voxel grid of the volume, which has shape "
-            f"{geometry.stored_shape} and voxels of {size} mm",
-            "give a segmentation on the voxel grid of the volume",
-        )
+        what = f"the frame at {position} mm (RAS+) does not lie on the voxel grid of the volume"
+        grid = f"shape {geometry.stored_shape} and voxels of {size} mm"
+        raise Fault(f"{what}, which has {grid}", "give a segmentation on the voxel grid of the volume")
     axes = [int(np.flatnonzero(steps[:, number])[0]) for number in (0, 1)]
     place: list[slice | int] = [int(index) for index in start]
     flips = {}

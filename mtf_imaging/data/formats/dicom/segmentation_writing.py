@@ -67,6 +67,7 @@ def write_dicom_seg(
     assert isinstance(geometry, DicomGeometry)  # see `check_series`
     stored = [geometry.to_stored(slab) for _, slab in numbered_slabs(path, slabs, geometry)]
     labels = np.ascontiguousarray(np.concatenate(stored, axis=2).transpose(2, 1, 0))  # [plane, row, column]
+    labels = labels[np.argsort(geometry.frames, kind="stable")]  # as one file with all planes stores them
     del stored
     headers = read_headers(geometry.files)
     origin = provenance or Provenance()
@@ -109,11 +110,9 @@ def check_series(path: Path, volume: Path) -> None:
     import_highdicom(path)
     first = first_dicom_file(volume) if volume.is_dir() and not is_zarr(volume) else None
     if first is None:
-        raise DataError(
-            f"{path}: DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series. "
-            "Fix: give the folder of the series, or another output_format.",
-            ["output_format"],
-        )
+        what = f"DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series"
+        fix = "give the folder of the series, or another output_format"
+        raise DataError(f"{path}: {what}. Fix: {fix}.", ["output_format"])
     read_headers([first])
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from mtf_imaging.data.formats.dicom.files import is_deflated
 from mtf_imaging.data.formats.dicom.headers import Plane, read_planes
 from mtf_imaging.data.formats.dicom.padding import is_tissue, padding_value
 from mtf_imaging.data.formats.dicom.stacking import stack
@@ -24,10 +25,12 @@ class DicomGeometry(MadeGeometry):
     """Geometry of a series of DICOM files.
 
     Attributes:
-      files: the file of each plane, ordered along the last stored axis.
+      files: the files of the planes, ordered along the last stored axis.
+      frames: the number of each plane in its file.
     """
 
     files: tuple[Path, ...]
+    frames: tuple[int, ...]
 
 
 def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
@@ -46,8 +49,7 @@ def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
     """
     import_pydicom(folder)
     with faults_named(folder, "give the folder with the files of one series"):
-        files = dicom_files(folder)
-        planes = read_planes(files)
+        planes = read_planes(dicom_files(folder))
         if not planes:
             raise Fault(f"holds no DICOM file of an image (with the ending {SHOWN_ENDINGS})")
         planes, affine = stack(planes)
@@ -62,7 +64,8 @@ def open_series(folder: Path) -> tuple[list[Stored], DicomGeometry]:
         scale=first.scale if is_uniform else (1.0, 0.0),
         modality=first.modality or None,
     )
-    return [stored], DicomGeometry.of(shape, affine, files=tuple(plane.path for plane in planes))
+    files, frames = dict.fromkeys(plane.path for plane in planes), (plane.frame or 0 for plane in planes)
+    return [stored], DicomGeometry.of(shape, affine, files=tuple(files), frames=tuple(frames))
 
 
 class SeriesPlanes(Planes):
@@ -100,11 +103,9 @@ def _warn_of_padding(folder: Path, planes: Sequence[Plane]) -> None:
         ends = (plane.padding.lowest, plane.padding.highest)
         doubtful = [hu for hu in (slope * number + intercept for number in ends) if is_tissue(hu)]
         if doubtful:
-            warn_once(
-                f"{folder}: PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have; all pixels of this "
-                f"value are read as air. Fix: if it is no padding, remove the element from {plane.path.name} and the "
-                "other files."
-            )
+            what = f"PixelPaddingValue stands for {doubtful[0]:g} HU, which tissue can have"
+            fix = f"if it is no padding, remove the element from {plane.path.name} and the other files"
+            warn_once(f"{folder}: {what}; all pixels of this value are read as air. Fix: {fix}.")
             return
 
 
@@ -121,7 +122,9 @@ def read_pixels(plane: Plane, all_bits: bool = False) -> np.ndarray:
     pydicom = import_pydicom(plane.path)
     with damage_named(plane.path, "DICOM"):
         options = {"correct_unused_bits": False} if all_bits else {}
-        pixels = pydicom.pixels.pixel_array(pydicom.dcmread(plane.path), **options)
+        is_whole = plane.frame is None or is_deflated(plane.path)
+        source = pydicom.dcmread(plane.path) if is_whole else plane.path
+        pixels = pydicom.pixels.pixel_array(source, index=plane.frame, **options)
         if pixels.shape != plane.size[::-1]:
             raise ValueError(f"it has {pixels.shape} pixels (rows, columns), not {plane.size[::-1]}")
     return pixels.astype(plane.dtype, copy=False)

@@ -45,10 +45,8 @@ def _compare(series: str, parts: dict[Path, list[Plane]]) -> None:
         what = "hold the same files" if is_copy else "have the same SeriesInstanceUID"
         _log.warning("%s: these folders %s, %s; each is read as an image of its own.", shown, what, series)
         return
-    raise DataError(
-        f"{shown}: these folders hold parts of one DICOM series, {series}, whose {len(planes)} planes together are "
-        "one volume. Fix: move the files of the series to one folder."
-    )
+    of = f"one DICOM series, {series}, whose {len(planes)} planes together are one volume"
+    raise DataError(f"{shown}: these folders hold parts of {of}. Fix: move the files of the series to one folder.")
 
 
 def _planes(files: Iterable[Path | None]) -> list[Plane]:

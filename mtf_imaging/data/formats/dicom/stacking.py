@@ -63,11 +63,8 @@ def _check_alike(planes: Sequence[Plane]) -> None:
         if odd.any():
             files = [plane.path.name for plane, is_odd in zip(planes, odd, strict=True) if is_odd]
             own, most = (" x ".join(f"{one:.4g}" for one in each) for each in (numbers[odd.argmax()], usual))
-            raise Fault(
-                f"the planes differ in their {name}: {own} in {files[0]} and {len(files) - 1} other file(s), but "
-                f"{most} in the median",
-                "keep only the files of one volume, without localizers",
-            )
+            of = f"{own} in {files[0]} and {len(files) - 1} other file(s), but {most} in the median"
+            raise Fault(f"the planes differ in their {name}: {of}", "keep the files of one volume, without localizers")
 
 
 def _step(ordered: Sequence[Plane], normal: np.ndarray) -> float:
@@ -93,10 +90,8 @@ def _step(ordered: Sequence[Plane], normal: np.ndarray) -> float:
     gaps = steps >= _MISSING * usual
     if gaps.any():
         missing, at = (np.rint(steps[gaps] / usual) - 1).sum(), gaps.argmax()
-        raise Fault(
-            f"{missing:.0f} plane(s) are missing: the planes are {usual:g} mm apart, but {pairs[at]} {steps[at]:g} mm",
-            "add the missing files of the series",
-        )
+        what = f"the planes are {usual:g} mm apart, but {pairs[at]} {steps[at]:g} mm"
+        raise Fault(f"{missing:.0f} plane(s) are missing: {what}", "add the missing files of the series")
     mean = float(heights[-1] - heights[0]) / (len(ordered) - 1)
     drift = heights - np.linspace(heights[0], heights[-1], len(ordered))
     if np.abs(steps - mean).max() > _SAME_PLACE * mean or np.abs(drift).max() > _SHIFTED * mean:
@@ -118,15 +113,11 @@ def _check_no_shift(ordered: Sequence[Plane], normal: np.ndarray) -> None:
     even = np.linalg.norm(aside - np.outer(np.linspace(0, 1, len(ordered)), aside[-1]), axis=1)
     if even.max() <= most:
         angle = np.degrees(np.arctan2(shifts[-1], moved[-1] @ normal))
-        raise Fault(
-            f"the gantry was tilted by {angle:.1f} degrees (GantryDetectorTilt is {ordered[0].tilt:g}): the planes "
-            f"shift sideways by {shifts[-1]:.1f} mm",
-            "resample the series to perpendicular planes, for example with dcm2niix, and give the NIfTI file",
-        )
+        what = f"the gantry was tilted by {angle:.1f} degrees (GantryDetectorTilt is {ordered[0].tilt:g})"
+        fix = "resample the series to perpendicular planes, for example with dcm2niix, and give the NIfTI file"
+        raise Fault(f"{what}: the planes shift sideways by {shifts[-1]:.1f} mm", fix)
     jumps = np.linalg.norm(np.diff(aside, axis=0), axis=1)
     odd = int(jumps.argmax())
-    raise Fault(
-        f"the planes do not lie on top of each other: {ordered[odd + 1].path.name} is shifted sideways by "
-        f"{jumps[odd]:.1f} mm from {ordered[odd].path.name}",
-        "keep only the files of one volume",
-    )
+    shift = f"is shifted sideways by {jumps[odd]:.1f} mm from {ordered[odd].path.name}"
+    what = f"the planes do not lie on top of each other: {ordered[odd + 1].path.name} {shift}"
+    raise Fault(what, "keep only the files of one volume")

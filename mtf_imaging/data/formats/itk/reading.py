@@ -53,12 +53,10 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         reader.ReadImageInformation()
         shape, count = tuple(map(int, reader.GetSize())), reader.GetNumberOfComponents()
         if count > 1 or len(shape) != 3:
-            raise Fault(
-                f"has {len(shape)} axes ({' x '.join(map(str, shape))}) and {count} number(s) per voxel, but one "
-                "volume with 3 axes and one number per voxel is needed",
-                "store each channel or point in time in a file of its own; in 3D Slicer, export a segmentation with "
-                "layers as a label map, with Segmentations > Export to files",
-            )
+            what = f"has {len(shape)} axes ({' x '.join(map(str, shape))}) and {count} number(s) per voxel"
+            own = "store each channel or point in time in a file of its own"
+            fix = f"{own}; in 3D Slicer, export a segmentation with layers as a label map"
+            raise Fault(f"{what}, but one volume with 3 axes and one number per voxel is needed", fix)
         units = header.fields.get("spaceunits", '"mm"').replace('"', " ").split()
         if header.is_nrrd and not {*units} <= {"mm", "none"}:
             raise Fault(f"its space units are {' '.join(units)}, but ITK reads lengths as mm", "store lengths in mm")
@@ -71,9 +69,8 @@ def open_itk(path: Path) -> tuple[list[Stored], ItkGeometry]:
         declared = f"{' x '.join(map(str, shape))} voxels of {dtype} ({needed} bytes)"
         at_once = 2 * needed // (shape[2] if header.is_raw and not header.is_nrrd else 1)  # see `ItkPlanes`
         check_room(declared, needed, size, 1 if header.is_raw else INFLATED, at_once)
-        place = Place(
-            *(tuple(map(float, each)) for each in (reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection()))
-        )
+        stated = reader.GetOrigin(), reader.GetSpacing(), reader.GetDirection()
+        place = Place(*(tuple(map(float, each)) for each in stated))
     doubt = None if header.has_directions else _NO_DIRECTIONS
     geometry = ItkGeometry.of(shape, place.affine, doubt=doubt, has_size=header.has_size, place=place)
     planes = functools.partial(ItkPlanes, header, shape, dtype)

@@ -44,7 +44,6 @@ def write_itk_labels(
         try:
             simpleitk.WriteImage(image, str(temporary), useCompression=True)
         except RuntimeError as error:
-            raise DataError(
-                f"{path}: SimpleITK cannot write this file ({str(error).splitlines()[-1].strip()}). "
-                "Fix: check the free space and the rights of the folder, or write .nii.gz."
-            ) from error
+            what = f"SimpleITK cannot write this file ({str(error).splitlines()[-1].strip()})"
+            fix = "check the free space and the rights of the folder, or write .nii.gz"
+            raise DataError(f"{path}: {what}. Fix: {fix}.") from error

@@ -108,7 +108,5 @@ class _Content(io.RawIOBase):
         self._is_over = True
         if rest:
             count = len(rest) + self._path.stat().st_size - self._file.tell()
-            warn_once(
-                f"{self._path}: {count} bytes follow the compressed data, which is complete and has the right "
-                "checksum; they are ignored."
-            )
+            what = "bytes follow the compressed data, which is complete and has the right checksum; they are ignored"
+            warn_once(f"{self._path}: {count} {what}.")

@@ -48,21 +48,19 @@ def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
     sizes, pixdim = geometry.stored_spacing, geometry.header_spacing
     if not np.allclose(sizes, pixdim, rtol=_SAME_SIZE, atol=0):
         other = "pixdim, as in the qform" if header["qform_code"] else "pixdim"
-        warn_once(
-            f"{path}: the voxel size is {_shown(sizes)} mm in the sform, but {_shown(pixdim)} mm in {other}; the sform "
-            "is used. Fix: if the sform is wrong, correct it or set sform_code to 0."
-        )
+        what = f"the voxel size is {_shown(sizes)} mm in the sform, but {_shown(pixdim)} mm in {other}"
+        fix = "if the sform is wrong, correct it or set sform_code to 0"
+        warn_once(f"{path}: {what}; the sform is used. Fix: {fix}.")
         return
     qform = _qform(header)
     if qform is not None:
         qform[:3] *= unit_mm(header) or 1.0
         if not same_place(qform, affine, geometry.stored_shape):
-            warn_once(
-                f"{path}: its sform (code {int(header['sform_code'])}) and its qform (code "
-                f"{int(header['qform_code'])}) put the voxels in different places: the first voxel lies at "
-                f"{_place(affine)} mm or at {_place(qform)} mm, with the axes {_codes(affine)} or {_codes(qform)}; the "
-                "sform is used. Fix: if the sform is wrong, set sform_code to 0."
-            )
+            codes = (int(header[f"{name}_code"]) for name in ("sform", "qform"))
+            what = "its sform (code {}) and its qform (code {}) put the voxels in different places".format(*codes)
+            places = f"the first voxel lies at {_place(affine)} mm or at {_place(qform)} mm"
+            axes = f"with the axes {_codes(affine)} or {_codes(qform)}; the sform is used"
+            warn_once(f"{path}: {what}: {places}, {axes}. Fix: if the sform is wrong, set sform_code to 0.")
 
 
 def _warn_of_unit(geometry: Geometry, path: Path) -> None:
@@ -72,10 +70,8 @@ def _warn_of_unit(geometry: Geometry, path: Path) -> None:
     elif code in _UNIT_NAMES:
         sizes = geometry.stored_spacing
         if min(sizes) < _PLAUSIBLE_MM[0] or max(sizes) > _PLAUSIBLE_MM[1]:
-            warn_once(
-                f"{path}: its unit of length is {_UNIT_NAMES[code]}, so voxels have {_shown(sizes)} mm, which is "
-                "unusual. Fix: if its lengths are in mm, set xyzt_units to 2."
-            )
+            what = f"its unit of length is {_UNIT_NAMES[code]}, so voxels have {_shown(sizes)} mm, which is unusual"
+            warn_once(f"{path}: {what}. Fix: if its lengths are in mm, set xyzt_units to 2.")
 
 
 def _qform(header: nibabel.Nifti1Header) -> np.ndarray | None:

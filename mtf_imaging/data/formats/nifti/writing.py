@@ -1,4 +1,4 @@
-"""Writes segmentations and maps as NIfTI. The writes are atomic: a file gets its name only when it is complete."""
+"""Writes segmentations as NIfTI or FreeSurfer, and maps as NIfTI; a file gets its name only when it is complete."""
 
 import contextlib
 import shutil
@@ -15,6 +15,7 @@ from nibabel.volumeutils import seek_tell
 
 from mtf_imaging.data.formats.label_slabs import numbered_slabs, with_type
 from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.listing.image_formats import MGH
 from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.provenance.provenance import Provenance
 
@@ -31,9 +32,13 @@ def write_nifti_labels(
         shape = geometry.stored_shape
         header["intent_code"] = 0  # for example of vectors, whose components were the channels
     dtype, slabs = with_type(slabs)
-    image = _empty_image(header, geometry, dtype, shape)
+    if MGH.stem(path) is None:
+        image = _empty_image(header, geometry, dtype, shape)
+    else:  # has no field for the provenance, and no type uint16
+        dtype = dtype if dtype == np.uint8 else np.dtype(np.int32)
+        image = nibabel.MGHImage(np.broadcast_to(np.zeros((), dtype), geometry.stored_shape), geometry.affine)
     with atomic_path(path) as temporary, ImageOpener(temporary, mode="wb") as file:
-        image.header.write_to(file)
+        getattr(image.header, "writehdr_to", image.header.write_to)(file)
         seek_tell(file, image.header.get_data_offset(), write0=True)
         for _, slab in numbered_slabs(path, slabs, geometry):
             for plane in np.moveaxis(geometry.to_stored(slab), 2, 0):

@@ -101,9 +101,8 @@ def parse_layout(fields: Mapping[str, Any]) -> ArrayLayout:
     shape, chunk, shard = layout.shape, layout.chunk, layout.file_shape
     shown = f"the shape {shown_value(shape)} and chunks of the shape {shown_value(chunk)}"
     if not len(shape) == len(chunk) == len(shard) or min(*shape, *chunk, *shard) < 1 or math.prod(shape) > MAX_VOXELS:
-        raise Fault(
-            f"declares {shown}, but sizes are at least 1, one for each axis, and an array has at most 2^40 voxels"
-        )
+        limit = "but sizes are at least 1, one for each axis, and an array has at most 2^40 voxels"
+        raise Fault(f"declares {shown}, {limit}")
     size, array_size = layout.codec.size, math.prod(shape) * layout.codec.dtype.itemsize
     if size > min(_MAX_CHUNK_BYTES, max(_MAX_PADDED_BYTES, array_size)):
         limit = f"but the array has {array_size} bytes, and a chunk may have {_MAX_CHUNK_BYTES}"

@@ -45,10 +45,7 @@ class Frame:
           name: name of the image.
           provenance: the provenance to store; None for none.
         """
-        steps = [
-            {"type": "scale", "scale": [*self.scale]},
-            {"type": "translation", "translation": [*self.translation]},
-        ]
+        steps = [{"type": "scale", "scale": [*self.scale]}, {"type": "translation", "translation": [*self.translation]}]
         dataset = {"path": LEVEL, "coordinateTransformations": steps} if self.has_size else {"path": LEVEL}
         multiscale = {"name": name, "axes": [dict(axis) for axis in self.axes], "datasets": [dataset]}
         ours: dict[str, Any] = {} if self.affine is None else {"affine": np.asarray(self.affine).tolist()}

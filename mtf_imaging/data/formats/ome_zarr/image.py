@@ -52,9 +52,8 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
     """
     with damage_named(path, _KIND, _FETCH):
         if not path.is_dir():
-            raise Fault(
-                "is not a folder, as an OME-Zarr image is", "check the path, or unpack the image if it is an archive"
-            )
+            fix = "check the path, or unpack the image if it is an archive"
+            raise Fault("is not a folder, as an OME-Zarr image is", fix)
         attributes = _read_attributes(path)
         multiscale, names = parse_multiscale(attributes), names_in_zarr(attributes)
         folder = _array_folder(path, multiscale.array)
@@ -108,11 +107,8 @@ class ZarrPlanes(Planes):
         """Returns the stored numbers `[x, y, z]` of a layer of chunks."""
         if self._layer is None or self._layer[0] != layer:
             self._layer = None  # frees the layer before the next one is allocated
-            shape, space, channel = (
-                self._array.layout.shape,
-                self._multiscale.space,
-                self._multiscale.number_of("channel"),
-            )
+            shape, found = self._array.layout.shape, self._multiscale
+            space, channel = found.space, found.number_of("channel")
             index = [slice(0, size) for size in shape]  # time has size 1
             index[space[2]] = slice(layer * self._thickness, min((layer + 1) * self._thickness, shape[space[2]]))
             if channel is not None:

@@ -123,10 +123,8 @@ def parse_multiscale(attributes: Mapping[str, Any]) -> Multiscale:
     if not isinstance(ome, Mapping) or not ome.get("multiscales"):
         is_collection = isinstance(ome, Mapping) and {*ome} & {"bioformats2raw.layout", "plate", "well"}
         what = f"; it is a collection of images, {sorted(is_collection)}" if is_collection else ""
-        raise Fault(
-            f"has no 'multiscales' in its attributes, so it is not an OME-Zarr image{what}",
-            "give the folder of one image; for an image in a collection, a link to it whose name ends in .ome.zarr",
-        )
+        fix = "give the folder of one image; for an image in a collection, a link to it whose name ends in .ome.zarr"
+        raise Fault(f"has no 'multiscales' in its attributes, so it is not an OME-Zarr image{what}", fix)
     first = ome["multiscales"][0]
     version = str(ome.get("version") or first.get("version") or "0.4")
     if version not in _VERSIONS:
@@ -139,12 +137,10 @@ def parse_multiscale(attributes: Mapping[str, Any]) -> Multiscale:
     for level in first["datasets"][1:]:
         finer, _ = _composed([*_steps(level), *_steps(first)], axes)
         if steps and np.prod(np.abs(finer)) < np.prod(np.abs(scale)) * (1 - _SAME):
-            shown = " and ".join(
-                f"'{each['path']}' with the scale {[*own]}" for each, own in ((dataset, scale), (level, finer))
-            )
-            raise Fault(
-                f"its first level is not the finest: {shown}", "list its levels from the finest to the coarsest"
-            )
+            two = (dataset, scale), (level, finer)
+            shown = " and ".join(f"'{each['path']}' with the scale {[*own]}" for each, own in two)
+            fix = "list its levels from the finest to the coarsest"
+            raise Fault(f"its first level is not the finest: {shown}", fix)
     found = Multiscale(
         array=str(dataset["path"]),
         axes=axes,
@@ -164,10 +160,8 @@ def parse_multiscale(attributes: Mapping[str, Any]) -> Multiscale:
         what = "its metadata states the orientation of the axes, but not the voxel size"
         raise Fault(what, "add the coordinate transformation scale")
     if not found.has_directions and min(scale[number] for number in found.space) < 0:
-        raise Fault(
-            f"its scale {list(scale)} mirrors axes, but its metadata does not state the orientation of the axes",
-            "state the orientation of x, y and z, or store the array with positive sizes",
-        )
+        what = f"its scale {list(scale)} mirrors axes, but its metadata does not state the orientation of the axes"
+        raise Fault(what, "state the orientation of x, y and z, or store the array with positive sizes")
     return found
 
 
@@ -181,15 +175,11 @@ def _parse_axis(entry: Mapping[str, Any]) -> Axis:
     direction = orientation.get("value") if isinstance(orientation, Mapping) else orientation
     # Tuples, because JSON values may be unhashable.
     if kind != "space" or unit not in (None, *_UNITS) or direction not in (None, *_DIRECTIONS):
-        raise Fault(
-            f"axis {name} has the type {reprlib.repr(kind)}, the unit {reprlib.repr(unit)} and the orientation "
-            f"{reprlib.repr(direction)}, of which one is not known",
-            f"state the type space, channel or time; one of the units {', '.join([*_UNITS][:8])}; and one of the "
-            f"orientations {', '.join(_DIRECTIONS)}",
-        )
-    return Axis(
-        name, kind, None if unit is None else _UNITS[unit], None if direction is None else _DIRECTIONS[direction]
-    )
+        stated = f"the unit {reprlib.repr(unit)} and the orientation {reprlib.repr(direction)}"
+        what = f"axis {name} has the type {reprlib.repr(kind)}, {stated}, of which one is not known"
+        known = f"one of the units {', '.join([*_UNITS][:8])}; and one of the orientations {', '.join(_DIRECTIONS)}"
+        raise Fault(what, f"state the type space, channel or time; {known}")
+    return Axis(name, kind, _UNITS.get(unit), _DIRECTIONS.get(direction))
 
 
 def _check_axes(axes: Sequence[Axis]) -> None:
@@ -229,9 +219,8 @@ def _composed(
         lengths = scale * [axis.mm or 1.0 for axis in axes]
     if not (np.isfinite(lengths) & (lengths != 0) & np.isfinite(translation)).all():
         stated = f"scale {scale.tolist()} and the translation {translation.tolist()}"
-        raise Fault(
-            f"its coordinate transformations amount to the {stated}, which are not lengths", "repair the metadata"
-        )
+        what = f"its coordinate transformations amount to the {stated}, which are not lengths"
+        raise Fault(what, "repair the metadata")
     return tuple(scale.tolist()), tuple(translation.tolist())
 
 
@@ -247,10 +236,8 @@ def _our_affine(rows: object, found: Multiscale) -> np.ndarray:
     is_affine = np.isfinite(affine).all() and np.linalg.det(affine[:3, :3]) != 0
     if not is_affine or (found.has_size and not np.allclose(sizes, stated, rtol=_SAME)):
         own, scale = (" x ".join(f"{mm:g}" for mm in each) for each in (sizes, stated))
-        raise Fault(
-            f"the affine in '{OURS}' has voxels of {own} mm, but the scale states {scale} mm",
-            f"delete '{OURS}' from the attributes if another program has changed the array",
-        )
+        fix = f"delete '{OURS}' from the attributes if another program has changed the array"
+        raise Fault(f"the affine in '{OURS}' has voxels of {own} mm, but the scale states {scale} mm", fix)
     return affine
 
 
