@@ -126,7 +126,8 @@ class Program(tf.Module):
         self._on_device = compilation(self.mesh_impl, xla)
         self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
-        self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
+        with tf.device(self.mesh_impl.devices[0]):  # that of the step: XLA needs all variables on one device
+            self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
         found: list[_Checked] = []
         in_turns: list[Lowered] = []

@@ -64,8 +64,7 @@ class Variables(tf.Module):
             self.lock: threading.Lock = shared.lock
         else:
             self._named, self.lock = {}, threading.Lock()
-            with tf.device(devices[0]):  # XLA needs all variables on one device
-                self.step = tf.Variable(0, dtype=tf.int64, name="step", trainable=False)
+            self.step = tf.Variable(0, dtype=tf.int64, name="step", trainable=False)
         self._step_read: tf.Tensor | None = None
 
     @property
