@@ -1,4 +1,4 @@
-"""Measures the memory of one training step on a CPU, in bytes per voxel, and compares it with the planner.
+"""Measures the memory of one training step, in bytes per voxel, and compares it with the planner.
 
     python -m benchmarks.step_memory --size 96 --dtype bfloat16 --mesh_shape rows:2 --layout x:rows
     python -m benchmarks.step_memory --size 96 --recompute --pairs 3
@@ -7,7 +7,7 @@ It prints three figures for one volume of size^3 voxels:
 
 - "process": the growth of the peak memory of a new process in its first step, as reported by the Linux kernel. It
   includes the work space of kernels, one-time preparations of TensorFlow, and space that the allocator wastes.
-- "tensors": the tensor peak that TensorFlow reports, as the median of several later steps.
+- "tensors": the tensor peak that TensorFlow reports, of the GPU if there is one, as the median of several later steps.
 - "planned": the tensor peak that the planner computes and `mtf-imaging explain` prints.
 
 With --sequential, it prints the peak memory of the process above the imported libraries, and the memory of a turn with
@@ -130,7 +130,7 @@ def measure(setting, steps=STEPS + 1):
     tensors, seconds = [], []
     for number in range(steps):
         began = time.perf_counter()
-        tensors.append(tensors_above(lambda: program(**batch), ["CPU:0"]))
+        tensors.append(tensors_above(lambda: program(**batch), program.mesh_impl.devices))
         seconds.append(time.perf_counter() - began)
         if number == 0:
             peak = peak_bytes()

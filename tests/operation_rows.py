@@ -135,8 +135,8 @@ ROWS = {
     ),
     "max, min, all, any": lambda x: (mtf.reduce_max(x), mtf.reduce_min(x, output_shape=_spatial(x))),
     "logsumexp": lambda x: mtf.reduce_logsumexp(x, _channels(x)),
-    "coordinates, range": lambda x: x + mtf.range(x.mesh, x.shape.dims[1], tf.float64),
-    "random numbers": lambda x: x + mtf.random_normal(x.mesh, x.shape, dtype=tf.float64),
+    "coordinates, range": lambda x: x + mtf.range(x.mesh, x.shape.dims[1], x.dtype),
+    "random numbers": lambda x: x + mtf.random_normal(x.mesh, x.shape, dtype=x.dtype),
     "boxes cut out (RoIAlign)": _roi_align,
     "cross entropy": lambda x: ops.weighted_cross_entropy(_classes(x), _labels(x), _dim("classes", 3)),
     "binary cross entropy": lambda x: mtf.reduce_mean(

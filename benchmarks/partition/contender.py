@@ -11,6 +11,8 @@ from benchmarks.partition.networks import Step
 KINDS = {
     "tf": ("plain", "Plain", "plain TensorFlow, not partitioned, with its fused kernels"),
     "stacked": ("ours", "Stacked", "mtf_imaging, all processors on one device"),
+    "tf_xla": ("plain", "PlainXla", "plain TensorFlow, compiled by XLA"),
+    "xla": ("ours", "Xla", "mtf_imaging, all processors on one device, compiled by XLA"),
     "placement": ("ours", "Placement", "mtf_imaging, one processor per device"),
     "turns": ("ours", "InTurns", "mtf_imaging, processors that take turns on one device"),
     "nohalo": ("ours", "NoHalo", "mtf_imaging, stacked without halos: wrong results, but a lower bound for the time"),
@@ -20,8 +22,8 @@ KINDS = {
     "jax": ("jax_step", "Jax", "JAX, jit with a sharded input; needs JAX"),
 }
 REFERENCE = "tf"
-UNSPLIT = (REFERENCE, "torch")  # kinds without a mesh
-EQUAL = ("stacked", "placement", "turns", "collective")  # kinds whose results must equal the reference
+UNSPLIT = (REFERENCE, "tf_xla", "torch")  # kinds without a mesh
+EQUAL = ("stacked", "xla", "placement", "turns", "collective")  # kinds whose results must equal the reference
 _MESH, _LAYOUT = ("rows", "cols", "planes"), ("x", "y", "z")
 
 

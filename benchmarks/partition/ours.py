@@ -56,8 +56,8 @@ def describe_step(step):
     return TrainingStep(_Task(step), SGD(LEARNING_RATE, momentum=0.0), step.sizes, step.batch, dtype=step.dtype)
 
 
-def build_program(step, contender, mesh_impl, sequential=""):
-    """Returns the `Program` of a step under a contender's mesh and layout; see `Program` for `sequential`."""
+def build_program(step, contender, mesh_impl, **options):
+    """Returns the `Program` of a step under a contender's mesh and layout, with more options of `Program`."""
     task = _Task(step)
 
     def loss(image, labels):
@@ -69,7 +69,7 @@ def build_program(step, contender, mesh_impl, sequential=""):
         mesh_shape=contender.mesh_shape,
         layout=contender.layout,
         mesh_impl=mesh_impl,
-        sequential=sequential,
+        **options,
     )
 
 
@@ -88,7 +88,7 @@ class Stacked(tensorflow_setup.Memory):
         tensorflow_setup.prepare()
 
     def build(self):
-        self._program = build_program(self._step, self._contender, self.mesh_impl, self._sequential())
+        self._program = build_program(self._step, self._contender, self.mesh_impl, **self._options())
         self.nodes = self._program.num_nodes
         variables = {name: v for name, v in self._program.variables.items() if v.trainable}
         for name, value in self._weights.items():
@@ -96,8 +96,8 @@ class Stacked(tensorflow_setup.Memory):
         if variables:
             raise ValueError(f"the description of the network lacks {', '.join(variables)}")
 
-    def _sequential(self):
-        return ""
+    def _options(self):
+        return {}
 
     def take(self):
         return float(self._program(**self._inputs)["loss"])
@@ -106,8 +106,15 @@ class Stacked(tensorflow_setup.Memory):
 class InTurns(Stacked):
     """The contender with processors that take turns."""
 
-    def _sequential(self):
-        return ",".join(name for name, _ in mi.layout.parse_shape(self._contender.mesh_shape))
+    def _options(self):
+        return {"sequential": ",".join(name for name, _ in mi.layout.parse_shape(self._contender.mesh_shape))}
+
+
+class Xla(Stacked):
+    """The stacked contender, compiled by XLA."""
+
+    def _options(self):
+        return {"xla": True}
 
 
 class Placement(Stacked):

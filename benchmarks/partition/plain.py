@@ -9,6 +9,8 @@ from benchmarks.partition.networks import EPSILON, LEARNING_RATE, MOMENTUM, NEGA
 class Plain(tensorflow_setup.Memory):
     """The step as one `tf.function` on one device: forward, loss, backward, update."""
 
+    xla = False
+
     def __init__(self, step, contender):
         tensorflow_setup.prepare()
         self._step = step
@@ -24,7 +26,8 @@ class Plain(tensorflow_setup.Memory):
             for which in ("mean", "variance")
         }
         self._count = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._function = tf.function(self._train, autograph=False).get_concrete_function(*self._inputs)
+        compiled = tf.function(self._train, autograph=False, jit_compile=self.xla)
+        self._function = compiled.get_concrete_function(*self._inputs)
         self.nodes = len(self._function.graph.get_operations())
 
     def take(self):
@@ -99,3 +102,9 @@ class Plain(tensorflow_setup.Memory):
         self._drawn += 1
         seed = tf.stack([self._count, tf.constant(self._drawn, tf.int64)])
         return tf.nn.experimental.stateless_dropout(x, self._step.dropout_rate, seed)
+
+
+class PlainXla(Plain):
+    """The same step, compiled by XLA."""
+
+    xla = True

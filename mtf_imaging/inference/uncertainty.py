@@ -14,7 +14,7 @@ The mutual information is 0 where all members agree, even if each of them is unc
 from collections.abc import Callable
 
 import numpy as np
-from scipy.special import entr
+import scipy  # loads its modules when they are used
 
 from mtf_imaging.inference.network import Network, Slices, whole_shape
 
@@ -37,9 +37,9 @@ def entropy(probabilities: np.ndarray, has_regions: bool = False) -> np.ndarray:
       float32 `[...]`.
     """
     values = np.asarray(probabilities, np.float32)
-    terms = entr(np.clip(values, 0, 1))
+    terms = scipy.special.entr(np.clip(values, 0, 1))
     if has_regions:
-        terms = terms + entr(np.clip(1 - values, 0, 1))
+        terms = terms + scipy.special.entr(np.clip(1 - values, 0, 1))
     return terms.sum(axis=-1, dtype=np.float32)
 
 

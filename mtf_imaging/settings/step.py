@@ -40,11 +40,14 @@ class BatchSettings(Settings):
       batch_size: number of images in a step, summed over all processors.
       micro_batches: number of equal pieces of a batch, computed one after the other, so that a step needs the memory of
         one piece.
+      xla: whether XLA compiles the training step, for one device that computes all processors. The losses agree up to
+        rounding. XLA is for GPUs: on a CPU it is much slower.
     """
 
     resolution: Resolution | None = setting(default=None, unit="voxels", flag=True, recorded=True)
     batch_size: int = setting(default=1, unit="images", least=1, flag=True)
     micro_batches: int = setting(default=1, least=1, flag=True)
+    xla: bool = setting(default=False, flag=True)
 
 
 @settings

@@ -93,7 +93,7 @@ class MicroBatches:
       variables: a `Program` with which to share variables and step number, or None.
       frozen: the weights that are not trained.
       average_decay: the decay of the weight averages, or None for no averages; see `apply_update`.
-      **options: keyword arguments for `Program`: seed, mesh_impl, devices.
+      **options: keyword arguments for `Program`: seed, mesh_impl, devices, xla.
 
     Attributes:
       network: the `Program` that computes the gradients of one micro-batch.

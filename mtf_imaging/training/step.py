@@ -90,6 +90,7 @@ class TrainingStep:
       dtype: the dtype of images and activations.
       seed: the seed of variables and random operations.
       weights: the weights that are frozen, and the averages of weights.
+      xla: whether XLA compiles the programs.
 
     Raises:
       ConfigError: the optimizer is not an `Optimizer`.
@@ -103,6 +104,7 @@ class TrainingStep:
     dtype: str = "float32"
     seed: int = 0
     weights: WeightRules = WeightRules()
+    xla: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.optimizer, Optimizer):
@@ -146,7 +148,7 @@ class TrainingStep:
           variables: a `Program` with which to share variables and step number, or None.
         """
         options: dict[str, Any] = {"layout": layout, "mesh_impl": mesh_impl, "devices": devices, "seed": self.seed}
-        options["variables"] = variables
+        options |= {"variables": variables, "xla": self.xla}
         frozen, decay = Frozen(self.weights.frozen), self.weights.average_decay
         if self.micro_batches > 1:
             options |= {"frozen": frozen, "average_decay": decay}

@@ -18,7 +18,7 @@ SUMMARY = "segments labeled cases and scores the result: tables, a report with p
 EXAMPLE = "mtf-imaging evaluate --model_dir run --input_dir held_out --output_dir evaluation"
 SETTINGS = (with_kinds(EvaluateSettings), setup_flags.ImportedNetworkFlags)
 INSTEAD = {"model_dir": "network"}
-WITHOUT = ("micro_batches",)
+WITHOUT = ("micro_batches", "xla")
 IDLE = {"batch_size": "evaluate has --eval_batch_size."}
 
 

@@ -14,7 +14,7 @@ from mtf_imaging.settings.inference import ExportSettings
 SUMMARY = "writes a trained network as a SavedModel, or as ONNX or TFLite files."
 EXAMPLE = "mtf-imaging export --model_dir run --output model"
 SETTINGS = (ExportSettings,)
-WITHOUT = ("micro_batches", "network")
+WITHOUT = ("micro_batches", "xla", "network")
 _UNSPLIT = "an exported network is not split."
 IDLE = {
     "mesh_shape": _UNSPLIT,

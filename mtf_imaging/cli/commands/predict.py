@@ -16,7 +16,7 @@ SUMMARY = "segments a volume, a photo or a folder of them, or detects objects in
 EXAMPLE = "mtf-imaging predict --model_dir run --input volume-3.nii.gz --output segmentation-3.nii.gz"
 SETTINGS = (with_kinds(PredictSettings), setup_flags.ImportedNetworkFlags)
 INSTEAD = {"model_dir": "network"}
-WITHOUT = ("micro_batches",)
+WITHOUT = ("micro_batches", "xla")
 IDLE = {"batch_size": "predict has --eval_batch_size."}
 NOTES = (
     "If some predictions of a folder exist, those that the same network made with the same settings are kept, and the "

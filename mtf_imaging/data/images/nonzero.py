@@ -7,7 +7,7 @@ nnU-Net computes z-scores. They are 0 beyond it.
 import dataclasses
 
 import numpy as np
-import scipy.ndimage
+import scipy  # loads its modules when they are used
 
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs

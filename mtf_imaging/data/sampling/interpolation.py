@@ -3,8 +3,7 @@
 import functools
 
 import numpy as np
-import scipy.ndimage
-import scipy.sparse
+import scipy  # loads its modules when they are used
 
 from mtf_imaging.data.sampling.sampling import AVERAGE, LINE, NEAREST, SPLINE, Span, Spans
 
@@ -34,7 +33,7 @@ def axis_order(shape: tuple[int, ...], spans: Spans) -> list[int]:
     return sorted(range(3), key=lambda axis: spans[axis].size / shape[axis])
 
 
-def weights(n: int, span: Span) -> scipy.sparse.csr_array:
+def weights(n: int, span: Span) -> "scipy.sparse.csr_array":
     """Returns a sparse matrix `[size, n]` of interpolation weights; row j has the weights of voxel j.
 
     The kernel of the span is one of:
@@ -47,7 +46,7 @@ def weights(n: int, span: Span) -> scipy.sparse.csr_array:
     return _MATRICES[span.kernel](n, span)
 
 
-def _triangles(n: int, span: Span, radius: float) -> scipy.sparse.csr_array:
+def _triangles(n: int, span: Span, radius: float) -> "scipy.sparse.csr_array":
     """Returns triangles of a radius around the centers, scaled to sum 1, which repeats the outermost voxels."""
     middles = np.clip(centers(span), 0, n)  # ensures a positive weight for voxels beyond the border
     first = np.floor(middles - radius).astype(np.int64)
@@ -61,13 +60,13 @@ def _triangles(n: int, span: Span, radius: float) -> scipy.sparse.csr_array:
     return scipy.sparse.csr_array(entries, shape=(span.size, n))
 
 
-def _nearest(n: int, span: Span) -> scipy.sparse.csr_array:
+def _nearest(n: int, span: Span) -> "scipy.sparse.csr_array":
     entries = (np.ones(span.size, np.float32), (np.arange(span.size), nearest(n, span)))
     return scipy.sparse.csr_array(entries, shape=(span.size, n))
 
 
 @functools.lru_cache(maxsize=16)  # the slabs of a volume use the same matrices
-def _splines(n: int, span: Span) -> scipy.sparse.csr_array:
+def _splines(n: int, span: Span) -> "scipy.sparse.csr_array":
     """Returns the values of splines at the centers; the spline of row i of the identity is 1 at voxel i."""
     scales, offset = (span.step, 1.0), (span.start + span.step / 2 - 0.5, 0.0)
     options = {"output_shape": (span.size, n), "order": 3, "mode": "nearest"}
@@ -83,7 +82,7 @@ _MATRICES = {
 }
 
 
-def multiply(matrix: scipy.sparse.csr_array, data: np.ndarray, axis: int) -> np.ndarray:
+def multiply(matrix: "scipy.sparse.csr_array", data: np.ndarray, axis: int) -> np.ndarray:
     """Contracts `axis` of `data` with the columns of `matrix`; returns float32."""
     moved = np.moveaxis(data, axis, 0)
     flat = np.ascontiguousarray(moved, np.float32).reshape(moved.shape[0], -1)

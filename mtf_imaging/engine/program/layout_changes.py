@@ -1,6 +1,8 @@
 """Lists where a program changes the slices of tensors, with the bytes that this takes."""
 
 import dataclasses
+import functools
+import logging
 import math
 from collections.abc import Iterable
 
@@ -11,6 +13,7 @@ from mtf_imaging.engine.ops.reshard import SUFFIX, Reshard
 from mtf_imaging.engine.reads import all_operations
 
 _BACKWARD = "/gradients/"  # in the names of the operations that `mtf.gradients` adds
+_logger = logging.getLogger(__name__)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +55,12 @@ def layout_changes(graph: mtf.Graph, mesh_impl: ShardMeshImpl) -> list[LayoutCha
     # By name, because a recomputed operation is in the graph twice.
     changes = {op.name: [*_changes(op, mesh_impl)] for op in operations}
     return [change for of_operation in changes.values() for change in of_operation]
+
+
+@functools.cache  # logs once, even if many programs have the same network
+def log_change(change: LayoutChange) -> None:
+    """Logs a layout change."""
+    _logger.info("%s", change)
 
 
 def _changes(op: mtf.Operation, mesh: ShardMeshImpl) -> Iterable[LayoutChange]:

@@ -1,6 +1,5 @@
 """The class `Program`: a function over named tensors, compiled once for a mesh and a layout."""
 
-import functools
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -17,8 +16,9 @@ from mtf_imaging.engine.ops.freezing import is_weight
 from mtf_imaging.engine.program import checks, lowering, memory, tracing
 from mtf_imaging.engine.program.in_turns import Consume, InTurns, Lowered, check_folder
 from mtf_imaging.engine.program.inputs import Input, Spec, label_faults_explained
-from mtf_imaging.engine.program.layout_changes import LayoutChange, layout_changes
+from mtf_imaging.engine.program.layout_changes import layout_changes, log_change
 from mtf_imaging.engine.program.variables import Variables
+from mtf_imaging.engine.program.xla import compilation
 from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import LayoutError, ShapeError
 
@@ -80,6 +80,7 @@ class Program(tf.Module):
         slices of one turn are in the memory of the device; those of the others wait in `offload_dir`.
       offload_dir: the folder in which slices wait; default: the memory of the host if there is a GPU, else TMPDIR, or
         that of /tmp and /var/tmp with more space.
+      xla: whether XLA compiles the program, for one device that computes all processors.
 
     Attributes:
       layout: the `Layout`.
@@ -93,7 +94,7 @@ class Program(tf.Module):
     Raises:
       ConfigError: `offload_dir` does not exist.
       LayoutError: the layout has faults. The error lists all of them and is raised before any device is used.
-      NotSupportedError: an assignment would drop earlier ones.
+      NotSupportedError: an assignment would drop earlier ones, or XLA cannot compile the program (see `compilation`).
       OutOfMemoryError: a device has less memory than the program needs. Calls raise this error, too.
     """
 
@@ -114,6 +115,7 @@ class Program(tf.Module):
         may_repeat: bool = False,
         sequential: str = "",
         offload_dir: str | None = None,
+        xla: bool = False,
     ) -> None:
         super().__init__(name=name)
         self._inputs = {key: Input(key, spec) for key, spec in inputs.items()}
@@ -121,9 +123,11 @@ class Program(tf.Module):
         self.layout, self.seed = Layout.of(layout, mesh_shape, sequential, offload_dir), seed
         check_folder(self.layout.offload_dir)
         self.mesh_impl = make_mesh_impl(mesh_impl, self.layout, devices)
+        self._on_device = compilation(self.mesh_impl, xla)
         self._boxes = Boxes(self.mesh_impl)
         # The name of this attribute is a part of the keys in checkpoints.
-        self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
+        with tf.device(self.mesh_impl.devices[0]):  # that of the step: XLA needs all variables on one device
+            self._masters: Variables = Variables(seed, self.mesh_impl.devices, variables and variables._masters)
         self.step = self._masters.step
         found: list[_Checked] = []
         in_turns: list[Lowered] = []
@@ -173,7 +177,8 @@ class Program(tf.Module):
                     self.mesh_impl, self._masters, graph, in_turns.pop(), updates == "all", self.layout.offload_dir
                 )
             else:
-                self.function = tf.function(build, autograph=False).get_concrete_function(signature, which, turn)
+                compiled = tf.function(build, autograph=False, jit_compile=xla)
+                self.function = compiled.get_concrete_function(signature, which, turn)
         traced, repeated, self._demand = found.pop()  # `build` does not keep the graph in memory
         self._label_values = traced.label_values
         self._shapes = {v.name: v.shape for v in traced.graph.all_variables}
@@ -182,7 +187,7 @@ class Program(tf.Module):
         self.changes = layout_changes(traced.graph, self.mesh_impl)
         self._join = self._make_join(turn)
         for change in self.changes:
-            _log_change(change)
+            log_change(change)
         if repeated and not may_repeat:
             _logger.warning(
                 "no rule of layout '%s' uses %s of mesh '%s': all processors along it do the same work",
@@ -343,9 +348,9 @@ class Program(tf.Module):
                 self._calls += 1
                 if consume is not None and isinstance(self.function, InTurns):
                     return self.function.stream(inputs, consume)
-                return tf.nest.map_structure(
-                    self._boxes.clip, self.function(inputs, part, self._turn(self._calls)), self._outputs
-                )
+                with self._on_device():
+                    results = self.function(inputs, part, self._turn(self._calls))
+                return tf.nest.map_structure(self._boxes.clip, results, self._outputs)
 
     @property
     def variables(self) -> dict[str, tf.Variable]:
@@ -393,8 +398,3 @@ class Program(tf.Module):
         raise LayoutError(
             f"the program has no input or variable '{name}'. Known names: {', '.join([*self._inputs, *self._shapes])}."
         )
-
-
-@functools.cache  # logs once, even if many programs have the same network
-def _log_change(change: LayoutChange) -> None:
-    _logger.info("%s", change)

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import ndimage
-from scipy.sparse import coo_array, csgraph
+import scipy  # loads its modules when they are used
 
 from mtf_imaging.evaluation.volume_scores.surface import around, bounding_box
 from mtf_imaging.evaluation.volume_scores.voxels import Region, Voxels, slabs
@@ -49,7 +48,7 @@ class MaskComponents:
         numbers = (self.numbers if groups is None else groups[self.numbers]).astype(np.int32)
         first = 0
         for region in slabs(self.box):
-            pieces, count = ndimage.label(self.mask[region], _structure(self.full, len(self.mask.shape)))
+            pieces, count = scipy.ndimage.label(self.mask[region], _structure(self.full, len(self.mask.shape)))
             yield np.concatenate([numbers[:1], numbers[first + 1 : first + count + 1]])[pieces]
             first += count
 
@@ -134,7 +133,7 @@ class _Pieces:
 
     def add(self, mask: np.ndarray) -> np.ndarray:
         """Adds a slab and returns the numbers of its pieces, int32, which are unique over all slabs."""
-        pieces, count = ndimage.label(mask, _structure(self._full, mask.ndim))
+        pieces, count = scipy.ndimage.label(mask, _structure(self._full, mask.ndim))
         inside = pieces > 0
         self._sizes.append(np.bincount(pieces[inside], minlength=count + 1)[1:])
         pieces[inside] += self._count
@@ -148,8 +147,8 @@ class _Pieces:
         """Joins the pieces that touch."""
         nodes = self._count + 1  # node 0 is the background
         first, second = np.concatenate([np.zeros((2, 0), np.int64), *self._touching], axis=1)
-        graph = coo_array((np.ones(len(first), bool), (first, second)), shape=(nodes, nodes))
-        _, labels = csgraph.connected_components(graph, directed=False)
+        graph = scipy.sparse.coo_array((np.ones(len(first), bool), (first, second)), shape=(nodes, nodes))
+        _, labels = scipy.sparse.csgraph.connected_components(graph, directed=False)
         # Pieces are numbered in the order of their first voxels, so components are as well.
         _, first_piece, component = np.unique(labels, return_index=True, return_inverse=True)
         numbers = np.argsort(np.argsort(first_piece))[component]

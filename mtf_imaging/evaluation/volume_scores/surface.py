@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import spatial
+import scipy  # loads its modules when they are used
 
 from mtf_imaging.evaluation.volume_scores.voxels import Voxels, slabs, whole
 from mtf_imaging.files.growing import Growing
@@ -161,10 +161,10 @@ def _nearest(surface: Surface, other: Surface, spacing: Sequence[float]) -> np.n
     """Returns the distance in mm of each voxel of a surface from another surface."""
 
     @functools.lru_cache(maxsize=2)
-    def tree(start: int) -> spatial.cKDTree:
+    def tree(start: int) -> "scipy.spatial.cKDTree":
         # Splits at the middle and large leaves are several times faster for voxels far from the other surface.
         points = other.points(spacing, slice(start, start + _TREE_POINTS))
-        return spatial.cKDTree(points, leafsize=64, compact_nodes=False, balanced_tree=False)
+        return scipy.spatial.cKDTree(points, leafsize=64, compact_nodes=False, balanced_tree=False)
 
     starts = range(0, len(other), _TREE_POINTS)
     ends = [other.points(spacing, [start, min(start + _TREE_POINTS, len(other)) - 1])[:, 0] for start in starts]

@@ -54,6 +54,7 @@ def training_step(own: object, task: Task, sizes: tuple[int, ...]) -> TrainingSt
         dtype=step.dtype,
         seed=step.seed,
         weights=WeightRules(step.frozen, step.average_decay),
+        xla=step.xla,
     )
 
 
