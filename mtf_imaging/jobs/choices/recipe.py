@@ -3,7 +3,7 @@
 import math
 
 from mtf_imaging.data.fingerprint import Fingerprint
-from mtf_imaging.data.intensities.schemes import NONE, RESCALE, RGB, WINDOW
+from mtf_imaging.data.intensities.schemes import NONE, NONZERO_Z_SCORE, RESCALE, RGB, WINDOW, Z_SCORE
 from mtf_imaging.data.intensities.statistics import PERCENTAGES
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW
 from mtf_imaging.data.modality import is_ct
@@ -18,6 +18,8 @@ _PASSES = 300
 _FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
 _ANGLE = 15.0
 _ROUNDED_TO = 5  # HU
+_STRIPPED = 0.75  # the share of the nonzero box below which nnU-Net computes z-scores of nonzero voxels
+_Z_SCORES = Z_SCORE, NONZERO_Z_SCORE
 
 
 def choose_steps(num_cases: int, batch_size: int, patches: int = 1) -> Choice:
@@ -85,6 +87,25 @@ def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], 
 
 def _is_windowed(fingerprint: Fingerprint) -> bool:
     return all(intensity.kind in (WINDOW, RGB, RESCALE) for intensity in fingerprint.description.intensities)
+
+
+def choose_crop(fingerprint: Fingerprint) -> Choice:
+    """Chooses whether images are cropped to the box of their nonzero voxels, for skull-stripped images."""
+    share = fingerprint.nonzero_share
+    if not any(intensity.kind in _Z_SCORES for intensity in fingerprint.description.intensities):
+        return Choice(False, "no channel has a z-score, so 0 is a value like others")
+    where = f"the box of the nonzero voxels has {share:.0%} of the median case"
+    if share < _STRIPPED:
+        return Choice(True, f"{where}, less than {_STRIPPED:.0%}, so the background was removed ({NNUNET})")
+    return Choice(False, f"{where}, at least {_STRIPPED:.0%}")
+
+
+def choose_intensities(fingerprint: Fingerprint) -> Choice:
+    """Chooses the intensity schemes of cropped images, {channel: scheme}; channels that keep theirs are left out."""
+    description = fingerprint.description
+    kinds = zip(description.channels, description.intensities, strict=True)
+    masked = {name: NONZERO_Z_SCORE for name, intensity in kinds if intensity.kind == Z_SCORE}
+    return Choice(masked, f"0 is no measured value where the background was removed ({NNUNET})")
 
 
 def choose_window(fingerprint: Fingerprint) -> Choice | None:
