@@ -12,7 +12,13 @@ from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Fo
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
-from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps, choose_window
+from mtf_imaging.jobs.choices.recipe import (
+    choose_augmentation,
+    choose_crop,
+    choose_intensities,
+    choose_steps,
+    choose_window,
+)
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
 from mtf_imaging.models.unet3d import UNet3D
 from tests.jobs.fingerprints import ORGANS, REGIONS, SMALL, fingerprint
@@ -207,3 +213,29 @@ def test_labeled_voxels_of_one_value_have_the_default_window():
     choice = choose_window(Fingerprint(ORGANS, (case,)))
     assert choice.value == (-512.0, 512.0)
     assert choice.reason == "HU, the default, because all labeled voxels have 7 HU"
+
+
+def stripped(share, description=REGIONS, sizes=(20, 20, 20)):
+    """Two cases whose nonzero voxels have a share of the planes along x."""
+    box = ((0, round(sizes[0] * share)), *((0, n) for n in sizes[1:]))
+    return fingerprint((sizes, (1.0,) * 3), (sizes, (1.0,) * 3), description=description, nonzero=box)
+
+
+def test_a_removed_background_is_cropped_below_three_quarters_of_the_volume():
+    assert [choose_crop(stripped(share)).value for share in (0.5, 0.7, 0.75, 1)] == [True, True, False, False]
+    assert choose_crop(stripped(0.7)).reason.startswith(
+        "the box of the nonzero voxels has 70% of the median case, less"
+    )
+    assert not choose_crop(stripped(0.5, LITS)).value  # 0 HU is water
+    assert choose_grid(stripped(0.5), (1.0,) * 3).value == (20, 20, 20)
+    assert choose_grid(stripped(0.5).cropped, (1.0,) * 3).value == (10, 20, 20)
+    named = dataclasses.replace(REGIONS, intensities=(Intensity("percentiles"), Intensity("z-score")))
+    assert choose_intensities(stripped(0.5, named)).value == {"FLAIR": "z-score of nonzero voxels"}
+
+
+def test_labels_of_a_cropped_case_move_with_it():
+    (case, _) = stripped(0.5).cases
+    case = dataclasses.replace(case, nonzero=((4, 14), (0, 20), (10, 20)), labeled=((2, 10), (6, 8), (0, 5)))
+    assert case.labeled_mm == (16, 8, 20)
+    assert case.cropped.shape == (10, 20, 10)
+    assert case.cropped.labeled_mm == (10, 8, 0)  # z: no label in the box
