@@ -85,8 +85,8 @@ def plan(own: PlanSettings) -> JobPlan:
 
     The plan chooses the step with the finest spacing, then the most filters, then the largest batch that fits on the
     devices under some layout, by the estimates of `search`. If a volume fits only in turns, the plan chooses them. If
-    whole volumes fit only with voxels more than twice as large as the data's, it chooses the largest patches that fit
-    instead. The levels of the network follow from the spacing and the size of the grid or patch. No device is used.
+    there is no room for turns, it chooses the largest patches that fit instead. The levels of the network follow from
+    the spacing and the size of the grid or patch. No device is used.
 
     Returns:
       The plan.
@@ -161,7 +161,7 @@ def plan_fingerprint(
         checkpoint_every=Choice(
             max(100, round(steps.value // _CHECKPOINTS, -2)), f"about {_CHECKPOINTS} checkpoints and evaluations"
         ),
-        learning_rate=Choice(0.001, f"the default of Adam; the rate decays to 0 over the whole run, as in {NNUNET}"),
+        learning_rate=Choice(0.001, f"the default of Adam; the decay is that of {NNUNET}"),
         window=choose_window(fingerprint),
         network=choose_network(sizes, spacing, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,

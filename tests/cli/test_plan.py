@@ -56,7 +56,7 @@ def test_every_choice_has_a_reason(planned):
         "job.dtype": "# Bfloat16 is not faster on t4.",
         "train.num_steps": "# --num_steps changes the steps and",
         "Augmentation.flips": "# No label names a side",
-        "CosineDecay.initial": "# The default of Adam",
+        "PolyDecay.initial": "# The default of Adam",
     }
     for name, reason in reasons.items():
         (index,) = [number for number, line in enumerate(lines) if line.startswith(f"{name} =")]
@@ -147,7 +147,7 @@ def test_an_existing_file_is_kept_unless_overwritten(planned, tmp_path, capsys):
         (["--hardware", "a1000"], "hardware 'a1000' is unknown. Did you mean 'a100'?"),
         (["--hardware", "a100", "--memory", "4x"], "--memory 4x: is not a size. Fix: give the memory of a device"),
         (["--hardware", "a100", "--output", "plan.txt"], "must be a gin file. Fix: --output plan.gin"),
-        (["--hardware", "a100", "--memory", "1M"], "holds a training step of one volume: it needs"),
+        (["--hardware", "a100", "--memory", "1M"], "a step on one volume of x:30,y:36,z:32 voxels needs"),
         (["--hardware", "a100", "--data_dir", "nowhere"], "nowhere"),
     ],
 )

@@ -171,5 +171,5 @@ def _fitted(
         f"the largest with the shape of the volume that fits in a batch of {variant.batch_size} with {kept} "
         f"activations{fewer}; {100 * own / volume:.2g}% of a volume ({NNUNET})",
     )
-    steps = choose_steps(num_cases, size, math.ceil(volume / own))
+    steps = choose_steps(num_cases, size, variant.grid, variant.sizes)
     return Fitted(spacing, grid, variant.filters, Choice(size, reason), steps, found, patch)
