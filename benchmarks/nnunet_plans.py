@@ -43,6 +43,7 @@ def plan(number, data, root):
     trainer = types.SimpleNamespace(configuration_manager=manager, print_to_log_file=lambda *_: None)
     angles, _, _, axes = nnUNetTrainer.configure_rotation_dummyDA_mirroring_and_inital_patch_size(trainer)
     return {
+        "data": data,
         "spacing": [float(mm) for mm in own["spacing"]],
         "patch": patch,
         "batch": int(own["batch_size"]),

@@ -40,7 +40,6 @@ _SCHEMES = {"CTNormalization": _CLIPPED, "ZScoreNormalization": "z-score", "RGBT
 _WHY = {  # {property: reason for a difference}
     "levels": "the input is larger",
     "pools": "the input is larger",
-    "batch": "5% of the cases or of their voxels, but at least 2",
     "steps": "as many voxels as nnU-Net sees",
     "flips": "names of sides",
     "rotation": "the shape of the input",
@@ -188,7 +187,8 @@ def row(name: str, stored: dict[str, Any]) -> list[str]:
     own, other = ours(plan), theirs(stored["plans"][name])
     same = [key for key in own if own[key] == other[key]]
     differ = [key for key in own if key not in same]
-    why = _WHY | {"input": f"{'whole volumes' if plan.patch is None else 'the largest patch that'} fit"}
+    fits = "whole volumes fit" if plan.patch is None else "the largest that fits, by our estimates"
+    why = _WHY | {"input": fits, "batch": plan.batch_size.reason}
     equal, *others = (
         "; ".join(f"{key} {one[key]}" for key in keys) for one, keys in ((own, same), (other, differ), (own, differ))
     )

@@ -33,11 +33,7 @@ class CroppedLabels:
     """
 
     def __init__(
-        self,
-        geometry: Geometry,
-        sampling: AnySampling,
-        description: Description = LITS,
-        crop: Region | None = None,
+        self, geometry: Geometry, sampling: AnySampling, description: Description = LITS, crop: Region | None = None
     ) -> None:
         crop = crop or whole_region(geometry.shape)
         self._sampling = sampling.choose(region_shape(crop), geometry.spacing)
@@ -69,22 +65,14 @@ class CroppedLabels:
             )
 
 
-def warn_of_cropped_labels(
-    path: Path,
-    labels: np.ndarray,
-    geometry: Geometry,
-    sampling: AnySampling,
-    description: Description = LITS,
-    crop: Region | None = None,
-) -> None:
-    """Logs a warning if the sampling crops mask voxels; see `CroppedLabels`.
+def warn_of_cropped_labels(path: Path, labels: np.ndarray, cropped: CroppedLabels) -> None:
+    """Logs a warning if mask voxels are cropped.
 
     Args:
       path: path of the labels.
       labels: `[x, y, z]`, an array or `CompactLabels`, which is read in slabs.
-      geometry, sampling, description, crop: see `CroppedLabels`.
+      cropped: the counts of cropped voxels.
     """
-    cropped = CroppedLabels(geometry, sampling, description, crop)
     if cropped.is_possible:
         for slab in ALONG_Z.parts(whole_region(labels.shape), _PLANES):
             cropped.add(slab, labels[slab])

@@ -156,30 +156,19 @@ def _sizes(values: Iterable[int]) -> Sizes:
     return x, y, z
 
 
-def batch_sizes(num_cases: int) -> list[int]:
+def batch_sizes(number: int) -> list[int]:
     """Returns the batch sizes that a plan tries, largest first.
 
-    A batch has at most 5% of the cases, but always up to 2, as in nnU-Net.
+    A batch has at most 5% of all voxels, but always up to 2 volumes or patches, as in nnU-Net.
 
     >>> batch_sizes(3), batch_sizes(131), batch_sizes(1000)
     ([2, 1], [4, 2, 1], [8, 4, 2, 1])
-    """
-    most = min(num_cases, max(2, num_cases // _SHARE_OF_CASES))
-    return [size for size in _BATCHES if size <= most]
-
-
-def patch_batch_sizes(patches: float) -> list[int]:
-    """Returns the batch sizes of more than 2 patches that a plan tries, largest first.
-
-    A batch has at most 5% of all voxels, as in nnU-Net.
-
-    >>> patch_batch_sizes(1000), patch_batch_sizes(100), patch_batch_sizes(20)
-    ([8, 4], [4], [])
 
     Args:
-      patches: the number of patches that together have as many voxels as all cases.
+      number: the number of cases, or of patches that together have as many voxels as all cases.
     """
-    return [size for size in _BATCHES if 2 < size <= patches / _SHARE_OF_CASES]
+    most = min(number, max(2, number // _SHARE_OF_CASES))
+    return [size for size in _BATCHES if size <= most]
 
 
 def choose_loss(description: Description) -> dict[str, Choice]:

@@ -95,12 +95,11 @@ def _is_windowed(fingerprint: Fingerprint) -> bool:
 def choose_crop(fingerprint: Fingerprint) -> Choice:
     """Chooses whether images are cropped to the box of their nonzero voxels, for skull-stripped images."""
     share = fingerprint.nonzero_share
-    if not any(intensity.kind in _Z_SCORES for intensity in fingerprint.description.intensities):
-        return Choice(False, "no channel has a z-score, so 0 is a value like others")
+    has_scores = any(intensity.kind in _Z_SCORES for intensity in fingerprint.description.intensities)
     where = f"the box of the nonzero voxels has {share:.0%} of the median case"
-    if share < _STRIPPED:
+    if has_scores and share < _STRIPPED:
         return Choice(True, f"{where}, less than {_STRIPPED:.0%}, so the background was removed ({NNUNET})")
-    return Choice(False, f"{where}, at least {_STRIPPED:.0%}")
+    return Choice(False, f"{where}, {f'at least {_STRIPPED:.0%}' if has_scores else 'but no channel has a z-score'}")
 
 
 def choose_intensities(fingerprint: Fingerprint) -> Choice:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.images.cropping import warn_of_cropped_labels
+from mtf_imaging.data.images.cropping import CroppedLabels, warn_of_cropped_labels
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import open_mask
@@ -77,7 +77,8 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
 
     def score(self, image: Case, read: ReadCase, result: Segmentation, files: ResultFiles) -> Pair:
         own, reference, place = self._segmenter.description, read.reference, read.source.geometry
-        warn_of_cropped_labels(image.labels, reference, place, self._segmenter.sampling, own, result.crop)
+        cropped = CroppedLabels(place, self._segmenter.sampling, own, result.crop)
+        warn_of_cropped_labels(image.labels, reference, cropped)
         written = result.write(files.prediction, self._provenance, keep=files.picture is not None)
         assert result.maps is not None, "evaluation computes probabilities"
         opened = find_open_voxels(result.maps.probabilities(), reference, own)
