@@ -115,9 +115,7 @@ def test_what_no_device_holds_is_refused_with_the_numbers():
     with pytest.raises(ConfigError) as refused:
         fitted(fingerprint(*CASES), 2**14)
     message = str(refused.value)
-    assert message.startswith(
-        "a step on one volume of x:64,y:64,z:64 voxels needs 4.0 MiB per device, and still 2.0 MiB"
-    )
+    assert message.startswith("a step on one volume of x:64,y:64,z:64 voxels needs 4.0 MiB per device, and 2.0 MiB")
     assert "with 16 filters, but 1 x gpu have 16.0 KiB each (100% of 16.0 KiB)" in message
     assert message.endswith("Fix: use more devices, devices with more memory, or an offload_dir with more space.")
     assert refused.value.settings == ("num_devices", "hardware", "memory", "offload_dir")
@@ -154,8 +152,8 @@ def test_patches_keep_the_spacing_of_the_data_if_whole_volumes_do_not_fit():
     assert (decision.kind.value, decision.other) == (PATCHES, None)
     assert (patch.spacing.value, patch.grid.value, patch.patch.value) == ((1.0,) * 3, (256,) * 3, (64, 64, 64))
     assert decision.kind.reason == (
-        "a step on one volume of x:256,y:256,z:256 voxels needs 256.0 MiB per device, and still 128.0 MiB with 16 "
-        "filters, not even in turns; a patch has 1.6% of a volume"
+        "whole volumes do not fit, not even in turns: a step on one volume of x:256,y:256,z:256 voxels needs 256.0 MiB "
+        "per device, and 128.0 MiB with 16 filters; a patch has 1.6% of one"
     )
     assert (patch.num_steps.value, patch.batch_size.value) == (250_000, 2)
     # No larger patch fits.

@@ -146,6 +146,7 @@ def plan_table(plan: JobPlan) -> str:
     }
     if len(plan.alternatives) > 1:
         rows |= dict(zip(("planned", "instead of"), map(_alternative, plan.alternatives)))
+    if plan.patch is not None:
         rows["because"] = f"{plan.kind.value}: {plan.kind.reason}"
     return "\n".join(
         textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)

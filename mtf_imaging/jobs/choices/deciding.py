@@ -81,7 +81,7 @@ def fit(
 def _why_patches(fingerprint: Fingerprint, patch: Fitted, failures: Failures) -> str:
     """Returns the reason that whole volumes do not fit, with a hint if labels may need them."""
     share = math.prod(patch.variant.sizes) / math.prod(patch.grid.value)
-    reason = f"{too_fine(failures)}, not even in turns; a patch has {100 * share:.2g}% of a volume"
+    reason = f"whole volumes do not fit, not even in turns: {too_fine(failures)}; a patch has {100 * share:.2g}% of one"
     if sides := sides_of(fingerprint.description.labels):
         reason += f". Labels name sides ({', '.join(sides)}): an offload_dir with more space lets whole volumes fit"
     return reason

@@ -147,7 +147,7 @@ def too_fine(failures: Failures) -> str:
     """Returns how much memory whole volumes need with the widest and the narrowest network."""
     (variant, most), (narrow, least) = failures[0], failures[-1]
     return (
-        f"a step on one volume of {format_grid(variant.grid)} voxels needs {format_bytes(most)} per device, and still "
+        f"a step on one volume of {format_grid(variant.grid)} voxels needs {format_bytes(most)} per device, and "
         f"{format_bytes(least)} with {narrow.filters} filters"
     )
 
