@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,7 @@ from mtf_imaging.data.class_frequencies import NUM_VALUES
 from mtf_imaging.data.description.description import BACKGROUND, Description
 from mtf_imaging.data.description.description_fields import as_fields, from_fields
 from mtf_imaging.data.description.file_labels import listed
+from mtf_imaging.data.images.nonzero import ends, used_planes
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.intensities.statistics import PERCENTAGES, ChannelStatistics, channel_statistics
 from mtf_imaging.data.listing.image_files import files_of_image
@@ -34,7 +36,9 @@ FILE = "fingerprint.json"
 WORKER_BYTES = 2 << 30  # the same as for a conversion, which reads the same voxels
 # Dense near the ends, so that the percentiles over all cases can be computed from each case's.
 FOREGROUND_PERCENTAGES = (0, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 100)
-_FORMAT = 3
+_FORMAT = 4
+
+Box = tuple[tuple[int, int], ...]  # the first plane and the one after the last, along x, y and z
 
 
 @dataclass(frozen=True)
@@ -63,8 +67,8 @@ class CaseFingerprint:
       voxels: {label: number of voxels} of all labels in the case, with the background and the ignore label.
       middles: {label: mean position of its voxels along x, y, z}, from 0, the left, back and lower end of the field of
         view, to 1.
-      labeled_mm: the width in mm, along x, y and z, of the smallest box in the center of the field of view that
-        contains all labeled voxels; 0 without such voxels.
+      labeled: the first plane with labeled voxels and the one after the last, along x, y and z; 0 without any.
+      nonzero: the same for voxels that are not 0 in some channel; the whole image without any.
       channels: the distribution of each channel.
       foreground: the values of each channel in the labeled voxels; empty without such voxels.
       files: {path in the folder: (bytes, modification time in ns)} of the images and the mask.
@@ -76,7 +80,8 @@ class CaseFingerprint:
     axis_codes: str
     voxels: dict[int, int]
     middles: dict[int, tuple[float, float, float]]
-    labeled_mm: tuple[float, float, float]
+    labeled: Box
+    nonzero: Box
     channels: tuple[ChannelStatistics, ...]
     foreground: tuple[Foreground, ...]
     files: dict[str, tuple[int, int]]
@@ -85,6 +90,23 @@ class CaseFingerprint:
     def extent_mm(self) -> tuple[float, float, float]:
         """The field of view in mm along x, y and z."""
         return tuple(n * mm for n, mm in zip(self.shape, self.spacing, strict=True))
+
+    @property
+    def labeled_mm(self) -> tuple[float, float, float]:
+        """The width in mm, along x, y and z, of the smallest box in the center of the field of view that contains all
+        labeled voxels; 0 without such voxels.
+        """
+        widths = (2 * max(n / 2 - a, b - n / 2) if a < b else 0.0 for n, (a, b) in zip(self.shape, self.labeled))
+        return tuple(n * mm for n, mm in zip(widths, self.spacing, strict=True))
+
+    @property
+    def cropped(self) -> "CaseFingerprint":
+        """The case, cropped to its nonzero voxels."""
+        labeled = (
+            (max(a, start) - start, min(b, stop) - start) for (a, b), (start, stop) in zip(self.labeled, self.nonzero)
+        )
+        shape = tuple(stop - start for start, stop in self.nonzero)
+        return dataclasses.replace(self, shape=shape, labeled=tuple(labeled), nonzero=tuple((0, n) for n in shape))
 
 
 @dataclass(frozen=True)
@@ -108,6 +130,16 @@ class Fingerprint:
     def median_shape(self) -> tuple[float, ...]:
         """The median number of voxels along each axis."""
         return tuple(float(size) for size in np.median([case.shape for case in self.cases], axis=0))
+
+    @property
+    def nonzero_share(self) -> float:
+        """The share of a volume in the box of its nonzero voxels, in the median case."""
+        return float(np.median([math.prod(case.cropped.shape) / math.prod(case.shape) for case in self.cases]))
+
+    @property
+    def cropped(self) -> "Fingerprint":
+        """The cases, cropped to their nonzero voxels."""
+        return dataclasses.replace(self, cases=tuple(case.cropped for case in self.cases))
 
     def foreground_percentiles(self, channel: int) -> tuple[float, float]:
         """Returns percentiles 0.5 and 99.5 of one channel in the labeled voxels of all cases.
@@ -208,6 +240,7 @@ class CaseReader:
         if self.description.ignore is not None:
             labeled &= labels != self.description.ignore
         geometry, counts = image.geometry, [_counts_along(labels, axis) for axis in range(3)]
+        nonzero = [np.logical_or.reduce(planes) for planes in zip(*map(used_planes, image.channels), strict=True)]
         present = np.flatnonzero(counts[0].sum(axis=0)).tolist()
         own = [value for value in present if value not in (BACKGROUND, self.description.ignore)]
         return CaseFingerprint(
@@ -217,9 +250,8 @@ class CaseReader:
             axis_codes=geometry.axis_codes,
             voxels={value: int(counts[0][:, value].sum()) for value in present},
             middles={value: tuple(_middle(table[:, value]) for table in counts) for value in present},
-            labeled_mm=tuple(
-                _labeled_mm(table[:, own].any(axis=1), mm) for table, mm in zip(counts, geometry.spacing, strict=True)
-            ),
+            labeled=tuple(ends(table[:, own].any(axis=1)) for table in counts),
+            nonzero=tuple(ends(planes) if planes.any() else (0, len(planes)) for planes in nonzero),
             channels=tuple(map(channel_statistics, image.channels)),
             foreground=tuple(_foreground(channel[labeled]) for channel in image.channels) if labeled.any() else (),
             files=stamp,
@@ -234,12 +266,6 @@ def _counts_along(labels: np.ndarray, axis: int) -> np.ndarray:
 def _middle(counts: np.ndarray) -> float:
     """Returns the mean position of voxels, in parts of the planes, from their number in each plane."""
     return float(counts @ (np.arange(len(counts)) + 0.5) / counts.sum() / len(counts))
-
-
-def _labeled_mm(is_labeled: np.ndarray, mm: float) -> float:
-    """Returns the smallest width of planes around the middle one that contains all planes with labeled voxels."""
-    (used,), middle = np.nonzero(is_labeled), len(is_labeled) / 2
-    return float(2 * max(middle - used[0], used[-1] + 1 - middle) * mm) if used.size else 0.0
 
 
 def _foreground(values: np.ndarray) -> Foreground:
@@ -296,7 +322,8 @@ def _stored(file: Path, description: Description, known: SpacingTable) -> dict[s
 def _case(fields: dict[str, Any]) -> CaseFingerprint:
     return CaseFingerprint(
         **fields
-        | {name: tuple(fields[name]) for name in ("shape", "spacing", "labeled_mm")}
+        | {name: tuple(fields[name]) for name in ("shape", "spacing")}
+        | {name: tuple(map(tuple, fields[name])) for name in ("labeled", "nonzero")}
         | {
             "voxels": {int(label): number for label, number in fields["voxels"].items()},
             "middles": {int(label): tuple(middle) for label, middle in fields["middles"].items()},

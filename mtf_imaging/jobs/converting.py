@@ -38,6 +38,7 @@ def convert(own: ConvertSettings) -> list[str]:
         grids=own.grids,
         multiple=own.multiple,
         chunk=own.chunk,
+        crop_to_nonzero=own.crop_to_nonzero,
     )
     for text in survey_records(own.output_dir).missing_warnings():
         _logger.warning("%s: %s", own.output_dir, text)

@@ -13,10 +13,7 @@ from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.deciding import Alternative, fit, with_costs
 from mtf_imaging.jobs.choices.fitting import Variant
 from mtf_imaging.jobs.choices.network import NNUNET, choose_loss, choose_network
-from mtf_imaging.jobs.choices.recipe import (
-    choose_augmentation,
-    choose_window,
-)
+from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_crop, choose_intensities, choose_window
 from mtf_imaging.jobs.searching import PlannedDevices, search_step
 from mtf_imaging.jobs.steps.building import StepSettings, training_step
 from mtf_imaging.jobs.steps.costs import Hosts
@@ -36,10 +33,12 @@ class JobPlan:
     """A planned training job. Each `Choice` has a value and the reason for it.
 
     Attributes:
-      fingerprint: the data set.
+      fingerprint: the data set, cropped as chosen.
       hardware: the kind of device.
       num_devices: number of devices.
       num_hosts: number of hosts.
+      crop: whether images are cropped to their nonzero voxels.
+      intensities: {channel: scheme} of channels that do not keep the scheme of the data set.
       spacing, grid, dtype, batch_size, layout, num_steps, checkpoint_every, learning_rate: the choices.
       kind: "whole volumes" or "patches".
       patch: the size of the patches; None for whole volumes.
@@ -55,6 +54,8 @@ class JobPlan:
     hardware: Hardware
     num_devices: int
     num_hosts: int
+    crop: Choice
+    intensities: Choice
     spacing: Choice
     grid: Choice
     dtype: Choice
@@ -84,8 +85,8 @@ def plan(own: PlanSettings) -> JobPlan:
 
     The plan chooses the step with the finest spacing, then the most filters, then the largest batch that fits on the
     devices under some layout, by the estimates of `search`. If a volume fits only in turns, the plan chooses them. If
-    whole volumes fit only with voxels more than twice as large as the data's, it chooses the largest patches that fit
-    instead. The levels of the network follow from the spacing and the size of the grid or patch. No device is used.
+    there is no room for turns, it chooses the largest patches that fit instead. The levels of the network follow from
+    the spacing and the size of the grid or patch. No device is used.
 
     Returns:
       The plan.
@@ -116,6 +117,9 @@ def plan_fingerprint(
     offload_dir: str | None = None,
 ) -> JobPlan:
     """Does the same as `plan`, for a given fingerprint."""
+    crop = choose_crop(fingerprint)
+    if crop.value:
+        fingerprint = fingerprint.cropped
     dtype, loss = _choose_dtype(hardware), choose_loss(fingerprint.description)
     devices = PlannedDevices(num_devices, hardware, num_hosts=num_hosts, offload_dir=offload_dir)
 
@@ -144,6 +148,8 @@ def plan_fingerprint(
         hardware=hardware,
         num_devices=num_devices,
         num_hosts=num_hosts,
+        crop=crop,
+        intensities=choose_intensities(fingerprint) if crop.value else Choice({}, crop.reason),
         spacing=fitted.spacing,
         grid=fitted.grid,
         dtype=dtype,
@@ -155,7 +161,7 @@ def plan_fingerprint(
         checkpoint_every=Choice(
             max(100, round(steps.value // _CHECKPOINTS, -2)), f"about {_CHECKPOINTS} checkpoints and evaluations"
         ),
-        learning_rate=Choice(0.001, f"the default of Adam; the rate decays to 0 over the whole run, as in {NNUNET}"),
+        learning_rate=Choice(0.001, f"the default of Adam; the decay is that of {NNUNET}"),
         window=choose_window(fingerprint),
         network=choose_network(sizes, spacing, fitted.filters) | {"recompute": fitted.recompute},
         loss=loss,

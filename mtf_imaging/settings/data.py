@@ -33,6 +33,9 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
       multiple: with `spacing`: the chosen grid sizes are multiples of this number. Default: 16.
       chunk: voxels of a chunk of a record along x, y and z, for instance 64 or x:64,y:64,z:32. Each chunk is a
         compressed file, and a process reads only the chunks of its slice. Default: 64.
+      crop_to_nonzero: whether each image is first cropped to the box of the voxels that are not 0 in some channel, for
+        images with a removed background. evaluate, predict and exported networks do the same, with background outside
+        of the box. Default: as dataset.json states.
     """
 
     input_dir: str | Path = setting(flag=True)
@@ -42,6 +45,7 @@ class ConvertSettings(SpacingTableSettings, WorkerSettings, ProgressSettings):
     grids: int = setting(default=1, flag=True)
     multiple: int | None = setting(default=None, unit="voxels", flag=True)
     chunk: str | int | None = setting(default=None, unit="voxels", flag=True)
+    crop_to_nonzero: bool = setting(default=False, flag=True)
 
 
 @settings

@@ -181,8 +181,8 @@ class PlanSettings(HardwareSettings, SpacingTableSettings, WorkerSettings, Progr
       task: function that builds the task, such as `mi.models.unet3d.build_task`.
       data_dir: folder of labeled cases, as for convert.
       memory: bytes of memory of a device. Default: the memory of `hardware`.
-      patches: whether to train on patches instead of whole volumes: auto if whole volumes fit only with voxels more
-        than twice as large as those of the data, always, or never.
+      patches: whether to train on patches instead of whole volumes: auto if whole volumes do not fit with the
+        voxels of the data, always, or never.
       fingerprint_file: JSON file that keeps the fingerprint of the data set for the next plan. Default: none.
     """
 

@@ -49,14 +49,14 @@ def test_every_choice_has_a_reason(planned):
         "setup.spacing": "# The median voxel size of the cases.",
         "setup.resolution": "# The smallest box of",
         "setup.mesh_shape": "# The fastest for 2 devices.",
-        "unet3d.UNet3D.depth": "# The coarsest level has 5 x 6 x 5 voxels; pools leave",
+        "unet3d.UNet3D.depth": "# The coarsest level has 4 x 5 x 4 voxels; pools leave",
         "unet3d.UNet3D.kernel_sizes": "# No axis has voxels that are twice as long",
         "unet3d.UNet3D.pool_sizes": "# Sizes along x, y and z between two levels: 2 where",
         "unet3d.UNet3D.deep_supervision": "# The number of coarser levels with logits",
         "job.dtype": "# Bfloat16 is not faster on t4.",
         "train.num_steps": "# --num_steps changes the steps and",
         "Augmentation.flips": "# No label names a side",
-        "CosineDecay.initial": "# The default of Adam",
+        "PolyDecay.initial": "# The default of Adam",
     }
     for name, reason in reasons.items():
         (index,) = [number for number, line in enumerate(lines) if line.startswith(f"{name} =")]
@@ -100,10 +100,14 @@ def test_planning_again_reads_no_case(planned, capsys, monkeypatch):
     words = ["plan", "--data_dir", planned / "raw", "--num_devices", 1, "--hardware", "h200", "--output", output]
     assert run(*words) == 0
     out = capsys.readouterr().out
-    assert "volume       40 x 44 x 36 voxels of 4.397,4.532,4.535 mm" in out
+    assert (
+        "crop         to nonzero voxels: the box of the nonzero voxels has 60% of the median case, less than 75%" in out
+    )
+    assert "volume       30 x 36 x 32 voxels of 4.397,4.532,4.535 mm" in out
     assert "layout       no split on 1 x h200" in out
     assert "regions whole_tumor, tumor_core, enhancing_tumor" in out
     assert " convert --input_dir " in out.splitlines()[-1]
+    assert out.splitlines()[-1].endswith(" --crop_to_nonzero")
 
 
 def test_a_plan_on_patches_is_a_job_on_patches(planned, capsys):
@@ -111,16 +115,16 @@ def test_a_plan_on_patches_is_a_job_on_patches(planned, capsys):
     words = ["plan", "--data_dir", planned / "raw", *DEVICES, "--patches", "always", "--output", output]
     assert run(*words) == 0
     out, text = capsys.readouterr().out, output.read_text()
-    assert "train.patch = 'x:40,y:40,z:36'" in text
-    assert "setup.resolution = 'x:40,y:44,z:36'" in text
+    assert "train.patch = 'x:30,y:32,z:32'" in text
+    assert "setup.resolution = 'x:30,y:36,z:32'" in text
     assert "# Patches: as the setting patches demands." in text
-    assert "# Planned: patches of 40 x 40 x 36 of 40 x 44 x 36 voxels of 4.397,4.532,4.535 mm; 16 filters" in text
-    assert "# Instead of: whole volumes of 40 x 44 x 36 voxels of 4.397,4.532,4.535 mm; 32 filters" in text
-    assert "\npatch        40 x 40 x 36 voxels, 91% of a volume; 2 windows cover a volume\n" in out
-    assert "\ninstead of   whole volumes of 40 x 44 x 36 voxels of" in out
+    assert "# Planned: patches of 30 x 32 x 32 of 30 x 36 x 32 voxels of 4.397,4.532,4.535 mm; 16 filters" in text
+    assert "# Instead of: whole volumes of 30 x 36 x 32 voxels of 4.397,4.532,4.535 mm; 32 filters" in text
+    assert "\npatch        30 x 32 x 32 voxels, 89% of a volume; 2 windows cover a volume\n" in out
+    assert "\ninstead of   whole volumes of 30 x 36 x 32 voxels of" in out
     assert run("explain", "--gin_file", output, "--hardware", "t4") == 0
     explained = capsys.readouterr().out
-    assert "patch: 40 x 40 x 36 of 40 x 44 x 36 voxels, 91% of the image; 2 windows cover it" in explained
+    assert "patch: 30 x 32 x 32 of 30 x 36 x 32 voxels, 89% of the image; 2 windows cover it" in explained
     memory = text.partition("# Memory: ")[2].partition(" per device")[0]
     assert f" {memory} = " in explained
 
@@ -143,7 +147,7 @@ def test_an_existing_file_is_kept_unless_overwritten(planned, tmp_path, capsys):
         (["--hardware", "a1000"], "hardware 'a1000' is unknown. Did you mean 'a100'?"),
         (["--hardware", "a100", "--memory", "4x"], "--memory 4x: is not a size. Fix: give the memory of a device"),
         (["--hardware", "a100", "--output", "plan.txt"], "must be a gin file. Fix: --output plan.gin"),
-        (["--hardware", "a100", "--memory", "1M"], "holds a training step of one volume: it needs"),
+        (["--hardware", "a100", "--memory", "1M"], "a step on one volume of x:30,y:36,z:32 voxels needs"),
         (["--hardware", "a100", "--data_dir", "nowhere"], "nowhere"),
     ],
 )

@@ -21,6 +21,8 @@ from mtf_imaging.data.fingerprint import (
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.errors import DataError
 
+BOX = ((0, 1),) * 3
+
 
 @pytest.fixture(scope="module")
 def phantoms(tmp_path_factory):
@@ -71,6 +73,9 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
             used = np.flatnonzero(labels.any(axis=tuple({0, 1, 2} - {axis})))
             margin = min(used[0], labels.shape[axis] - 1 - used[-1])
             assert wide == pytest.approx((labels.shape[axis] - 2 * margin) * case.spacing[axis])
+            is_nonzero = np.any([np.asarray(image.dataobj) != 0 for image in images], axis=0)
+            (planes,) = is_nonzero.any(axis=tuple({0, 1, 2} - {axis})).nonzero()
+            assert case.nonzero[axis] == (planes[0], planes[-1] + 1)
     total = sum(np.prod(case.shape) for case in fingerprint.cases)
     assert fingerprint.frequency(3) == pytest.approx(sum(case.voxels[3] for case in fingerprint.cases) / total)
     assert fingerprint.prevalence(3) == 1
@@ -79,9 +84,7 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
 
 def _case(values):
     foreground = Foreground(0.0, 1.0, tuple(np.percentile(values, FOREGROUND_PERCENTAGES)))
-    return CaseFingerprint(
-        "case", (8, 8, 8), (1.0, 1.0, 1.0), "RAS", {1: 1}, {}, (1.0, 1.0, 1.0), (), (foreground,), {}
-    )
+    return CaseFingerprint("case", (8, 8, 8), (1.0, 1.0, 1.0), "RAS", {1: 1}, {}, BOX, BOX, (), (foreground,), {})
 
 
 def test_percentiles_of_all_cases_count_each_case_the_same():
@@ -150,7 +153,7 @@ def test_workers_have_the_same_result(phantoms):
     )
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"format": 3}', '{"format": 3, "spacing_table": {}, "description": {}}'])
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": 4}', '{"format": 4, "spacing_table": {}, "description": {}}'])
 def test_another_file_is_not_overwritten(phantoms, tmp_path, text):
     file = tmp_path / "fingerprint.json"
     file.write_text(text)

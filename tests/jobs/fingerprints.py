@@ -15,8 +15,11 @@ REGIONS = Description(
 SMALL = (40, 40, 40)
 
 
-def fingerprint(*cases, description=ORGANS):
-    """Returns the fingerprint of cases (shape, spacing), with 90%, 9% and 1% of the voxels in the labels 0, 1 and 2."""
+def fingerprint(*cases, description=ORGANS, nonzero=None):
+    """Returns the fingerprint of cases (shape, spacing), with 90%, 9% and 1% of the voxels in the labels 0, 1 and 2.
+
+    `nonzero` is the box of the nonzero voxels of each case; None for the whole image.
+    """
     statistics = ChannelStatistics(0, 1, 0, 1, -1, 1, -2, 2)
     percentiles = np.interp(FOREGROUND_PERCENTAGES, (0, 0.5, 50, 99.5, 100), (-90, -31, 50, 121, 300))
     foreground = Foreground(50, 20, tuple(percentiles))
@@ -25,7 +28,8 @@ def fingerprint(*cases, description=ORGANS):
         volume = math.prod(shape)
         voxels = {0: volume * 90 // 100, 1: volume * 9 // 100, 2: volume // 100}
         channels = len(description.channels)
-        half = tuple(n * mm / 2 for n, mm in zip(shape, spacing, strict=True))
+        half = tuple((n // 4, n - n // 4) for n in shape)
+        whole = tuple((0, n) for n in shape)
         made.append(
             CaseFingerprint(
                 str(number),
@@ -35,6 +39,7 @@ def fingerprint(*cases, description=ORGANS):
                 voxels,
                 {},
                 half,
+                nonzero or whole,
                 (statistics,) * channels,
                 (foreground,) * channels,
                 {},

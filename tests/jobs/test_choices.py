@@ -12,8 +12,14 @@ from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Fo
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
-from mtf_imaging.jobs.choices.recipe import choose_augmentation, choose_steps, choose_window
-from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing, coarser
+from mtf_imaging.jobs.choices.recipe import (
+    choose_augmentation,
+    choose_crop,
+    choose_intensities,
+    choose_steps,
+    choose_window,
+)
+from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing
 from mtf_imaging.models.unet3d import UNet3D
 from tests.jobs.fingerprints import ORGANS, REGIONS, SMALL, fingerprint
 
@@ -38,16 +44,6 @@ def test_the_coarsest_axis_of_anisotropic_data_has_a_low_percentile():
 def test_the_percentile_is_not_finer_than_the_other_axes():
     thick, finer = ((512, 512, 40), (0.8, 0.8, 5.0)), ((512, 512, 600), (0.8, 0.8, 0.5))
     assert choose_spacing(fingerprint(*[thick] * 7, *[finer] * 3)).value == (0.8, 0.8, 0.8)
-
-
-def test_fine_axes_become_coarser_first():
-    spacing = (0.8, 0.8, 4.0)
-    for _ in range(5):
-        spacing = coarser(spacing)
-    assert spacing[2] == 4.0
-    assert spacing[0] > 2.0
-    assert coarser(spacing) == pytest.approx(tuple(1.25 * mm for mm in spacing), abs=1e-3)
-    assert coarser((1.0, 1.0, 1.0), flat=True) == (1.25, 1.25, 1.0)
 
 
 def test_the_grid_covers_every_case_of_a_small_data_set():
@@ -132,7 +128,7 @@ def test_padding_adds_at_most_a_tenth_and_keeps_the_levels():
 
 def test_a_batch_has_at_most_a_twentieth_of_the_cases():
     assert [batch_sizes(number) for number in (1, 2, 7, 5000)] == [[1], [2, 1], [2, 1], [8, 4, 2, 1]]
-    assert [batch_sizes(number)[0] for number in (8, 131, 159, 160)] == [4, 4, 4, 8]
+    assert [batch_sizes(number)[0] for number in (8, 79, 80, 159, 160)] == [2, 2, 4, 4, 8]
 
 
 def test_all_labels_weigh_the_same():
@@ -157,6 +153,32 @@ def test_ignored_voxels_do_not_count():
         (("left_kidney", "spleen"), ("y", "z")),
         (("Kidney Right",), ("y", "z")),
         (("kidney_l",), ("y", "z")),
+        (("lkid", "rkid"), ("y", "z")),
+        (("LeftKidney",), ("y", "z")),
+        (("ctx-lh-precentral", "ctx-rh-precentral"), ("y", "z")),
+        (("ctx-lh-precentral",), ("y", "z")),
+        (("wm.rh",), ("y", "z")),
+        (("lt_lung",), ("y", "z")),
+        (("LungRt",), ("y", "z")),
+        (("Niere links",), ("y", "z")),
+        (("rechte_Niere",), ("y", "z")),
+        (("linkes Auge",), ("y", "z")),
+        (("rein_gauche",), ("y", "z")),
+        (("rein droit",), ("y", "z")),
+        (("oreille droite",), ("y", "z")),
+        (("pulmon_izquierdo",), ("y", "z")),
+        (("rene_sinistro",), ("y", "z")),
+        (("rene dx",), ("y", "z")),
+        (("rim_direito",), ("y", "z")),
+        (("kidney_r",), ("y", "z")),
+        (("Kidney-L",), ("y", "z")),
+        (("KidneyR",), ("y", "z")),
+        (("lung (L)",), ("y", "z")),
+        (("leftkidney", "rightkidney"), ("y", "z")),
+        (("femur_left1",), ("y", "z")),
+        (("l1", "r1"), ("y", "z")),
+        (("LV", "RV"), ("y", "z")),
+        (("vertebrae_L1", "vertebrae_L2"), ("x", "y", "z")),
         (("cleft", "bright"), ("x", "y", "z")),
         (("liver",), ("x", "y", "z")),
     ],
@@ -170,21 +192,37 @@ def test_labels_that_name_a_side_are_not_mirrored(names, flips):
     assert (names[0] in choice.reason) == ("x" not in flips)
 
 
-def test_anisotropic_volumes_rotate_only_within_the_fine_plane():
+def test_rotations_are_those_of_nnunet():
     data = fingerprint((SMALL, (1.0,) * 3))
-    assert choose_augmentation(data, SMALL, (1.0, 1.0, 5.0))["rotation"].value == (0.0, 0.0, 15.0)
-    assert choose_augmentation(data, SMALL, (5.0, 1.0, 1.0))["rotation"].value == (15.0, 0.0, 0.0)
-    assert choose_augmentation(data, SMALL, (1.0, 1.0, 2.0))["rotation"].value == 15.0
-    mi.data.Augmentation(**{name: one.value for name, one in choose_augmentation(data, SMALL, (1.0,) * 3).items()})
+
+    def rotation(grid, spacing):
+        return choose_augmentation(data, grid, spacing)["rotation"].value
+
+    assert rotation((320, 320, 20), (0.6, 0.6, 3.6)) == (0.0, 0.0, 180.0)
+    assert rotation((10, 40, 40), (5.0, 1.0, 1.0)) == (180.0, 0.0, 0.0)
+    assert rotation((40, 40, 14), (1.0, 1.0, 5.0)) == 30.0  # less than 3 times fewer
+    assert rotation((60, 40, 1), (1.0,) * 3) == (0.0, 0.0, 180.0)
+    assert rotation((61, 40, 1), (1.0,) * 3) == (0.0, 0.0, 15.0)
+    for description in (ORGANS, REGIONS):
+        augmentation = choose_augmentation(fingerprint((SMALL, (1.0,) * 3), description=description), SMALL, (1.0,) * 3)
+        mi.data.Augmentation(**{name: one.value for name, one in augmentation.items()})
 
 
-def test_the_steps_grow_with_the_cases():
-    assert [choose_steps(*given).value for given in ((10, 2), (100, 2), (131, 1), (5000, 8))] == [
-        4000,
-        15000,
-        39300,
-        60000,
+def test_a_training_sees_as_many_voxels_as_that_of_nnunet():
+    def steps(batch, volume, patch=None):
+        return choose_steps(100, batch, (volume,) * 3, (patch or volume,) * 3)
+
+    assert [steps(*given).value for given in ((2, 64), (2, 512, 128), (1, 256), (2, 256), (1, 1024))] == [
+        250_000,
+        250_000,
+        62_500,
+        31_200,
+        4_000,
     ]
+    assert steps(2, 64).reason == "as in Isensee et al. 2021; each voxel is seen 5,000 times on average"
+    assert steps(2, 512, 128).reason.endswith("each voxel is seen 78 times on average")
+    assert "the voxels of 250,000 steps on 2 patches of 128^3 voxels" in steps(1, 256).reason
+    assert steps(1, 1024).reason.startswith("the fewest steps of a plan")
 
 
 def test_the_window_of_a_ct_is_the_range_of_the_labeled_voxels():
@@ -207,3 +245,29 @@ def test_labeled_voxels_of_one_value_have_the_default_window():
     choice = choose_window(Fingerprint(ORGANS, (case,)))
     assert choice.value == (-512.0, 512.0)
     assert choice.reason == "HU, the default, because all labeled voxels have 7 HU"
+
+
+def stripped(share, description=REGIONS, sizes=(20, 20, 20)):
+    """Two cases whose nonzero voxels have a share of the planes along x."""
+    box = ((0, round(sizes[0] * share)), *((0, n) for n in sizes[1:]))
+    return fingerprint((sizes, (1.0,) * 3), (sizes, (1.0,) * 3), description=description, nonzero=box)
+
+
+def test_a_removed_background_is_cropped_below_three_quarters_of_the_volume():
+    assert [choose_crop(stripped(share)).value for share in (0.5, 0.7, 0.75, 1)] == [True, True, False, False]
+    assert choose_crop(stripped(0.7)).reason.startswith(
+        "the box of the nonzero voxels has 70% of the median case, less"
+    )
+    assert not choose_crop(stripped(0.5, LITS)).value  # 0 HU is water
+    assert choose_grid(stripped(0.5), (1.0,) * 3).value == (20, 20, 20)
+    assert choose_grid(stripped(0.5).cropped, (1.0,) * 3).value == (10, 20, 20)
+    named = dataclasses.replace(REGIONS, intensities=(Intensity("percentiles"), Intensity("z-score")))
+    assert choose_intensities(stripped(0.5, named)).value == {"FLAIR": "z-score of nonzero voxels"}
+
+
+def test_labels_of_a_cropped_case_move_with_it():
+    (case, _) = stripped(0.5).cases
+    case = dataclasses.replace(case, nonzero=((4, 14), (0, 20), (10, 20)), labeled=((2, 10), (6, 8), (0, 5)))
+    assert case.labeled_mm == (16, 8, 20)
+    assert case.cropped.shape == (10, 20, 10)
+    assert case.cropped.labeled_mm == (10, 8, 0)  # z: no label in the box

@@ -39,6 +39,7 @@ from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests import tiny_runs
 from tests.data.resampling import resample_linear
+from tests.data.test_nonzero import AROUND, whole_and_cropped
 from tests.evaluation.descriptions import REGIONS
 from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
@@ -312,6 +313,34 @@ def test_regions_and_schemes_that_depend_on_the_image(regions, isolated, tmp_pat
     assert card["intensities"] == [*map(str, description.intensities)]
     meaning = card["signatures"]["serving_default"]["inputs"]["offset"]["meaning"]
     assert meaning.startswith("For each channel, a number of the whole image before it was resampled. FLAIR: ")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [{"resolution": "x:6,y:6,z:8"}, {"spacing": "2,2,2.5", "grids": 2, "multiple": 4}])
+def test_skull_stripped_images_are_cropped_as_in_prediction(isolated, tmp_path, size):
+    whole_and_cropped(tmp_path)
+    whole = tmp_path / "whole"
+    options = {"workers": 1, "progress": False, "crop_to_nonzero": True}
+    mi.jobs.convert(input_dir=whole, output_dir=tmp_path / "records", **size, **options)
+    task = Segmentation(NETWORK)
+    train(task, tmp_path / "records", tmp_path / "run")
+    (case,) = find_cases(whole)
+    image = read_case(case, description=description_of_run(tmp_path / "run"))
+    shared = {"task": task, "model_dir": tmp_path / "run", "progress": False}
+    (path,) = mi.jobs.predict(**shared, input=whole, output=tmp_path / "out")
+    mi.jobs.evaluate(**shared, input_dir=whole, output_dir=tmp_path / "scores")
+    written = nibabel.load(path)
+    labels = np.asarray(written.dataobj)
+    np.testing.assert_array_equal(labels, nibabel.load(tmp_path / "scores/predictions" / path.name).dataobj)
+    np.testing.assert_array_equal(written.affine, nibabel.load(case.volume).affine)
+    box = tuple(slice(before, n - after) for (before, after), n in zip(AROUND, labels.shape))
+    assert np.count_nonzero(labels) == np.count_nonzero(labels[box]) > 0
+    export(task, tmp_path / "run", tmp_path / "model")
+    inputs = {"image": np.stack(image.channels, axis=-1).astype(np.float32)}
+    if "spacing" in size:
+        inputs["spacing"] = np.array(image.geometry.spacing)
+    np.testing.assert_array_equal(isolated.call(tmp_path / "model", "volume", **inputs)["labels"], labels)
+    assert "cropped to the box of the voxels that are not 0" in (tmp_path / "model/input.json").read_text()
 
 
 @pytest.mark.slow

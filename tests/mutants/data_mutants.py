@@ -27,6 +27,17 @@ MUTANTS = [
         ("if first is not plane and filecmp", "if first is plane and filecmp"),
     ),
     *mutants(
+        "mtf_imaging/data/sampling/sampling.py",
+        "tests/data/test_nonzero.py",
+        ("low, high = self.within or (0, self.size)", "low, high = 0, self.size"),
+    ),
+    *mutants(
+        "mtf_imaging/data/records/make_record.py",
+        "tests/data/test_nonzero.py",
+        ("affine=whole.geometry.canonical_affine @ start", "affine=whole.geometry.canonical_affine"),
+        ("open_mask(case.labels, whole, description)", "open_mask(case.labels, image, description)"),
+    ),
+    *mutants(
         "mtf_imaging/data/intensities/scaling.py",
         "tests/data/test_intensities.py",
         ("values -= self.offset", "values += self.offset"),

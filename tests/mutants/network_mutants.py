@@ -70,7 +70,7 @@ MUTANTS = [
         _PREDICTIONS,
         ("= _TINY", "= 0"),
         ("mask = scipy.ndimage.binary_fill_holes(mask[crop])", "mask = mask[crop]"),
-        ("if found[0].any():", "if False:"),
+        ("if found[0].any() else", "if False else"),
     ),
     *mutants(
         "mtf_imaging/data/description/description.py",

@@ -35,9 +35,9 @@ SETTINGS = (_Flags,)
 NOTES = (
     "plan reads all cases once and keeps their sizes, spacings, intensities and label frequencies in fingerprint.json "
     "next to the gin file, so that another plan takes seconds. It chooses the finest spacing whose whole volumes fit "
-    "on the devices under some layout, or patches at the spacing of the data if whole volumes need voxels more than "
-    "twice as large. The gin file states the reason for each choice in a comment, and ends with the "
-    "commands that convert, train and cross-validate.",
+    "on the devices under some layout, or patches if these volumes need larger voxels than the data has. The gin file "
+    "states the reason for each choice in a comment, and ends with the commands that convert, train and "
+    "cross-validate.",
     "Memory and time are estimates; see search. To change a choice, edit the file.",
 )
 _MEMORY = re.compile(r"(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>[MGT]?)(i?B)?", re.IGNORECASE)

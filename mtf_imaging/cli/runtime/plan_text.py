@@ -49,6 +49,7 @@ def command_lines(plan: JobPlan, data_dir: str, output: Path, spacing_csv: str |
             "spacing": format_spacing(plan.spacing.value),
             "resolution": format_grid(plan.grid.value),
             "spacing_csv": spacing_csv,
+            "crop_to_nonzero": plan.crop.value or None,
         },
         "train": {"data_dir": records, "model_dir": run, **job},
     }
@@ -100,15 +101,16 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
         *_turns(plan.layout.value),
         *_bound("job.dtype", plan.dtype),
         *(_bound("job.window", plan.window) if plan.window is not None else ()),
+        *(_bound("Records.intensities", plan.intensities) if plan.intensities.value else ()),
         "",
         *_bound("num_steps", plan.num_steps),
         *_comment("--num_steps changes the steps and the end of the learning rate's decay."),
         "train.num_steps = %num_steps",
         *_bound("train.checkpoint_every", plan.checkpoint_every),
         "train.optimizer = @Adam()",
-        "Adam.learning_rate = @CosineDecay()",
-        *_bound("CosineDecay.initial", plan.learning_rate),
-        "CosineDecay.steps = %num_steps",
+        "Adam.learning_rate = @PolyDecay()",
+        *_bound("PolyDecay.initial", plan.learning_rate),
+        "PolyDecay.steps = %num_steps",
         "",
         "train.augmentation = @Augmentation()",
         *_all_bound("Augmentation", plan.augmentation),
@@ -125,6 +127,7 @@ def plan_table(plan: JobPlan) -> str:
     rows = {
         "data": _data(fingerprint),
         "median case": f"{_sizes(fingerprint.median_shape)} voxels of {_sizes(fingerprint.median_spacing)} mm",
+        **({"crop": f"to nonzero voxels: {plan.crop.reason}"} if plan.crop.value else {}),
         "labels": "; ".join(
             f"{name} {fingerprint.frequency(label):.2%} of the voxels, in {fingerprint.prevalence(label):.0%} of cases"
             for name, label in fingerprint.description.labels.items()
@@ -143,6 +146,7 @@ def plan_table(plan: JobPlan) -> str:
     }
     if len(plan.alternatives) > 1:
         rows |= dict(zip(("planned", "instead of"), map(_alternative, plan.alternatives)))
+    if plan.patch is not None:
         rows["because"] = f"{plan.kind.value}: {plan.kind.reason}"
     return "\n".join(
         textwrap.fill(text, _WIDTH, initial_indent=f"{name:<13}", subsequent_indent=" " * 13)
@@ -257,12 +261,13 @@ def _intensities(plan: JobPlan) -> str:
     for index, (name, scheme) in enumerate(zip(description.channels, description.intensities, strict=True)):
         low, high = plan.fingerprint.foreground_percentiles(index)
         is_planned = plan.window is not None and is_ct(name)
-        own = "with the window below" if is_planned else str(scheme)
+        own = "with the window below" if is_planned else plan.intensities.value.get(name, scheme)
         text = f"{name} ({own}; labeled voxels have {low:.4g} to {high:.4g}, percentiles 0.5 to 99.5"
         if not is_planned and scheme.kind == WINDOW and not scheme.window[0] <= low <= high <= scheme.window[1]:
             text += ", which the window clips"
         texts.append(f"{text})")
-    return f"Intensities: as the data set names them: {', '.join(texts)}."
+    cropped = f" Images are cropped to their nonzero voxels: {plan.crop.reason}." if plan.crop.value else ""
+    return f"Intensities: {', '.join(texts)}.{cropped}"
 
 
 def _window(window: Choice) -> str:

@@ -1,6 +1,7 @@
 """Reads and writes `dataset.json`, the description of a data set, in the nnU-Net formats v2 and the Decathlon.
 
-Additional keys, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `label_names` and `rules`.
+Additional keys, which nnU-Net ignores: `masks`, `lesions`, `intensities`, `crop_to_nonzero`, `label_names` and
+`rules`.
 """
 
 import json

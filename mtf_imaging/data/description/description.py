@@ -35,6 +35,8 @@ class Description:
       rules: "lits" for the LiTS challenge's rules and official scores, or "any".
       file_ending: the ending of the file names, for instance ".nii.gz" or ".png".
       intensities: the intensity scheme of each channel. By default, it follows from the channel name.
+      crops_to_nonzero: whether images are cropped to the box of their nonzero voxels before they are resampled, for
+        images with a removed background, such as skull-stripped MR images.
       has_logits: whether the network predicts logits, which are averaged and interpolated before they become labels or
         probabilities, as in nnU-Net. No file states it.
     """
@@ -50,6 +52,7 @@ class Description:
     intensities: tuple[Intensity, ...] = ()
     has_logits: bool = False
     stored: Mapping[int, int] = dataclasses.field(default_factory=dict)
+    crops_to_nonzero: bool = False
 
     def __post_init__(self) -> None:
         if not self.intensities:

@@ -18,6 +18,7 @@ from mtf_imaging.spelling import did_you_mean
 
 BACKGROUND_NAME, IGNORE_NAME = "background", "ignore"
 HIGHEST_LABEL = 255  # labels are stored as uint8
+CROP = "crop_to_nonzero"
 _HIGHEST_VALUE = 65_535  # in files of segmentations
 _WITH_VALUES = ("labels", "regions_class_order", "label_names", "masks")  # the fields that state values of labels
 _MOST_DIGITS = 9  # Python refuses to convert thousands of digits
@@ -46,6 +47,8 @@ def as_fields(description: Description) -> dict[str, Any]:
         fields["masks"] = {name: list(values) for name, values in d.masks.items()}
     if d.lesions:
         fields["lesions"] = list(d.lesions)
+    if d.crops_to_nonzero:
+        fields[CROP] = True
     fields["intensities"] = [str(intensity) for intensity in d.intensities]
     if d.rules != LITS_RULES and _is_lits(d):
         fields["rules"] = ANY_RULES
@@ -100,6 +103,7 @@ def from_fields(fields: Mapping[str, Any], where: str = "dataset.json") -> Descr
             file_ending=_file_ending(fields),
             intensities=() if texts is None else parse_intensities(texts, channels, f"{where}: intensities"),
             stored=stored,
+            crops_to_nonzero=fields.get(CROP) is True,
         )
         description.check_lesions(where)
         return _with_rules(description, fields.get("rules"))
@@ -112,8 +116,8 @@ def _with_rules(description: Description, rules: object) -> Description:
         fix = f"use the labels liver = 1 and lesion = 2 of one CT for '{LITS_RULES}', or '{ANY_RULES}', or omit it"
         raise Fault(f"rules is {rules!r}, but {of}", fix)
     if is_lits and rules != ANY_RULES:
-        own = {name: getattr(description, name) for name in ("file_ending", "intensities", "stored")}
-        return dataclasses.replace(LITS, **own)
+        kept = ("file_ending", "intensities", "stored", "crops_to_nonzero")
+        return dataclasses.replace(LITS, **{name: getattr(description, name) for name in kept})
     return description
 
 

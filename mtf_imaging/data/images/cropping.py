@@ -8,9 +8,10 @@ import numpy as np
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Region, whole_region
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, whole_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.engine.layout.regions import absolute
 
 _FIX = "Fix: increase the resolution, or choose a coarser spacing"
 _SETTINGS = {"settings": ("resolution", "spacing")}
@@ -25,14 +26,18 @@ class CroppedLabels:
       geometry: geometry of the volume.
       sampling: resolution and spacing of the network's input.
       description: the masks.
+      crop: the region of the volume that is resampled; None for the whole volume.
 
     Attributes:
-      is_possible: whether the sampling crops any voxel of the volume.
+      is_possible: whether any voxel of the volume is cropped.
     """
 
-    def __init__(self, geometry: Geometry, sampling: AnySampling, description: Description = LITS) -> None:
-        self._box = sampling.choose(geometry.shape, geometry.spacing)
-        self._kept = _kept(geometry, self._box)
+    def __init__(
+        self, geometry: Geometry, sampling: AnySampling, description: Description = LITS, crop: Region | None = None
+    ) -> None:
+        crop = crop or whole_region(geometry.shape)
+        self._box = sampling.choose(region_shape(crop), geometry.spacing)
+        self._kept = absolute(_kept(region_shape(crop), geometry, self._box), crop)
         self._description = description
         self._total, self._cropped = (dict.fromkeys(description.masks, 0) for _ in range(2))
         self.is_possible = region_shape(self._kept) != geometry.shape
@@ -56,19 +61,14 @@ class CroppedLabels:
             )
 
 
-def warn_of_cropped_labels(
-    path: Path, labels: np.ndarray, geometry: Geometry, sampling: AnySampling, description: Description = LITS
-) -> None:
-    """Logs a warning if the sampling crops mask voxels; see `CroppedLabels`.
+def warn_of_cropped_labels(path: Path, labels: np.ndarray, cropped: CroppedLabels) -> None:
+    """Logs a warning if mask voxels are cropped.
 
     Args:
       path: path of the labels.
       labels: `[x, y, z]`, an array or `CompactLabels`, which is read in slabs.
-      geometry: geometry of the volume.
-      sampling: resolution and spacing of the network's input.
-      description: the masks.
+      cropped: the counts of cropped voxels.
     """
-    cropped = CroppedLabels(geometry, sampling, description)
     if cropped.is_possible:
         for slab in ALONG_Z.parts(whole_region(labels.shape), _PLANES):
             cropped.add(slab, labels[slab])
@@ -79,7 +79,8 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: AnySampling
     """Logs a warning if the box does not cover a volume; voxels outside the box are predicted as background."""
     sampling = sampling.choose(geometry.shape, geometry.spacing)
     cut = []
-    for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, _kept(geometry, sampling), strict=True):
+    inside = _kept(geometry.shape, geometry, sampling)
+    for name, n, mm, kept in zip(AXIS_NAMES, geometry.shape, geometry.spacing, inside, strict=True):
         if kept.stop - kept.start < n:
             ends = f"the first {kept.start * mm:.0f} and last {(n - kept.stop) * mm:.0f} of {n * mm:.0f} mm"
             cut.append(f"{ends} along {name}")
@@ -88,9 +89,7 @@ def warn_of_cropped_volume(path: Path, geometry: Geometry, sampling: AnySampling
         _log.warning("%s: %s. %s, in training too.", path, what, _FIX, extra=_SETTINGS)
 
 
-def _kept(geometry: Geometry, sampling: Sampling) -> tuple[slice, slice, slice]:
-    """Returns the voxels of a volume that the box covers, as one Python slice per axis."""
-    spans = sampling.spans(geometry.shape, geometry.spacing)
-    return tuple(
-        span.inverse(n).inside(size) for span, n, size in zip(spans, geometry.shape, sampling.grid, strict=True)
-    )
+def _kept(shape: Grid, geometry: Geometry, sampling: Sampling) -> Region:
+    """Returns the voxels of a volume, or of a part with some shape, that the box covers."""
+    spans = sampling.spans(shape, geometry.spacing)
+    return tuple(span.inverse(n).inside(size) for span, n, size in zip(spans, shape, sampling.grid, strict=True))

@@ -1,7 +1,8 @@
 """The nonzero voxels of an image, to which nnU-Net crops it.
 
-The box contains all voxels that are not 0 in some channel. With filled holes, these voxels are the mask in which
-nnU-Net computes z-scores. They are 0 beyond it.
+The box contains all voxels that are not 0 in some channel (Isensee et al. 2021, nnU-Net, Nature Methods 18, 203-211;
+`nnunetv2/preprocessing/cropping/cropping.py`). With filled holes, these voxels are the mask in which nnU-Net computes
+z-scores. They are 0 beyond it.
 """
 
 import dataclasses
@@ -28,7 +29,7 @@ class CroppedSource:
       mask: the voxels of the region whose zeros are read as a tiny number, bool `[x, y, z]`; None for none.
     """
 
-    def __init__(self, source: VoxelSource, region: Region, geometry: Geometry, mask: np.ndarray | None) -> None:
+    def __init__(self, source: VoxelSource, region: Region, geometry: Geometry, mask: np.ndarray | None = None) -> None:
         self._source, self._region, self._mask = source, region, mask
         self.path, self.order, self.is_stream = source.path, source.order, source.is_stream
         self.geometry = geometry
@@ -56,20 +57,28 @@ def crop_to_nonzero(image: ImageSource, fill_holes: bool) -> tuple[Region, Image
     """
     shape = image.geometry.shape
     mask = np.zeros(shape, bool) if fill_holes else None
-    found = [np.zeros(n, bool) for n in shape]  # the planes along each axis with a voxel that is not 0
+    found = [np.zeros(n, bool) for n in shape]
     for source in image.channels:
         for region, values in read_slabs(source):
-            is_nonzero = values != 0
-            for axis, planes in enumerate(found):
-                planes[region[axis]] |= is_nonzero.any(tuple(other for other in range(3) if other != axis))
+            for planes, at, used in zip(found, region, used_planes(values), strict=True):
+                planes[at] |= used
             if mask is not None:
-                mask[region] |= is_nonzero
-    crop = whole_region(shape)
-    if found[0].any():
-        ends = ((int(planes.argmax()), len(planes) - int(planes[::-1].argmax())) for planes in found)
-        crop = tuple(slice(*pair) for pair in ends)
+                mask[region] |= values != 0
+    crop = tuple(slice(*ends(planes)) for planes in found) if found[0].any() else whole_region(shape)
     if mask is not None:
         mask = scipy.ndimage.binary_fill_holes(mask[crop])
     geometry = image.geometry.cropped(crop)
     channels = tuple(CroppedSource(source, crop, geometry, mask) for source in image.channels)
     return crop, dataclasses.replace(image, channels=channels, geometry=geometry)
+
+
+def used_planes(values: np.ndarray) -> list[np.ndarray]:
+    """Returns which planes perpendicular to x, y and z have a value that is not 0, bool `[n]` each."""
+    is_nonzero = values != 0
+    return [is_nonzero.any(tuple(other for other in range(3) if other != axis)) for axis in range(3)]
+
+
+def ends(used: np.ndarray) -> tuple[int, int]:
+    """Returns the first used plane and the one after the last; both 0 without any."""
+    (planes,) = np.nonzero(used)
+    return (int(planes[0]), int(planes[-1]) + 1) if planes.size else (0, 0)

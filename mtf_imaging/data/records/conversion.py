@@ -130,6 +130,8 @@ class Conversion:
         sampling = self.sampling.choose(facts.shape, facts.spacing)
         if record.sampling != sampling:
             what = f"has resolution {record.sampling}, not {sampling}"
+        elif facts.is_cropped != self.description.crops_to_nonzero:
+            what = f"has {'only the box of the nonzero voxels' if facts.is_cropped else 'the whole image'}"
         elif facts.source != case.digest():
             what = f"was not made from the present {case.volume} and {case.labels}"
         elif (fault := self._fault_of_form(record)) or (fault := self._fault_of_chunk(record)):

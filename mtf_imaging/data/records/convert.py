@@ -1,6 +1,7 @@
 """Converts a folder of NIfTI cases to records with one resolution and spacing."""
 
 import collections
+import dataclasses
 import functools
 import math
 from collections.abc import Mapping
@@ -52,6 +53,7 @@ def convert(
     grids: int = 1,
     multiple: int | None = None,
     chunk: str | int | None = None,
+    crop_to_nonzero: bool = False,
 ) -> list[str]:
     """Converts cases to records.
 
@@ -83,6 +85,8 @@ def convert(
       multiple: all chosen grid sizes are multiples of this number; None for 16.
       chunk: chunk size in voxels, `64` or `x:64,y:64,z:32`; not larger than the grid. None means 64 for new records,
         and any size for existing ones.
+      crop_to_nonzero: whether images are cropped to the box of their nonzero voxels before they are resampled, even if
+        the description does not say so.
 
     Returns:
       The case keys, in natural order.
@@ -103,6 +107,7 @@ def convert(
         raise DataError(f"{output_dir}: {what}. Fix: choose another output_dir.", ["output_dir"])
     found = find_data_set(input_dir, description=description)
     description, cases, _ = found
+    description = dataclasses.replace(description, crops_to_nonzero=crop_to_nonzero or description.crops_to_nonzero)
     if sampling is not None and is_flat(description):
         sampling = make_sampling(((*grid[:2], 1) for grid in sampling.grids), mm)
     if progress:

@@ -22,6 +22,7 @@ class Facts:
       axis_codes: direction of each stored axis of the volume's file, for example `LPS`.
       source: digest of the source files' contents.
       statistics: the distribution of each channel in the whole case, before resampling; empty for LiTS.
+      is_cropped: whether the canonical volume is only the box of the image's nonzero voxels.
     """
 
     key: str
@@ -32,3 +33,4 @@ class Facts:
     axis_codes: str
     source: str
     statistics: tuple[ChannelStatistics, ...] = ()
+    is_cropped: bool = False

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import os
 
+import nibabel
 import numpy as np
 
 from mtf_imaging.data.cases.cases import Case
@@ -11,6 +12,7 @@ from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.cropping import CroppedLabels
 from mtf_imaging.data.images.image_statistics import image_statistics
+from mtf_imaging.data.images.nonzero import CroppedSource, crop_to_nonzero
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
@@ -65,27 +67,32 @@ def write_case(
       DataError: one of its files cannot be used, or the bytes on disk differ from the bytes that were written.
     """
     with contextlib.closing(open_image_source(case.channels, description, known)) as image:
+        whole, crop = image, whole_region(image.geometry.shape)
+        if description.crops_to_nonzero:
+            crop, image = crop_to_nonzero(image, fill_holes=False)
         geometry = image.geometry
         statistics = () if is_plain_lits(description) else _checked_statistics(image, description)
         grid = sampling.choose(geometry.shape, geometry.spacing).grid
         spans = sampling.spans(geometry.shape, geometry.spacing)
         num_channels = None if has_hu(description) else len(image.channels)
         with (
-            contextlib.closing(open_mask(case.labels, image, description)) as mask,
+            contextlib.closing(open_mask(case.labels, whole, description)) as mask,
             RecordWriter(path, grid, num_channels, chunk) as writer,
         ):
             _write_image(writer, image, spans, grid, num_channels is None)
-            is_labeled = _write_labels(writer, mask, spans, grid, description)
-            _check_mask(mask, CroppedLabels(geometry, sampling, description), description, is_labeled)
+            is_labeled = _write_labels(writer, CroppedSource(mask, crop, geometry), spans, grid, description)
+            _check_mask(mask, CroppedLabels(whole.geometry, sampling, description, crop), description, is_labeled)
+            start = nibabel.affines.from_matvec(np.eye(3), [at.start for at in crop])
             facts = Facts(
                 key=case.key,
-                affine=geometry.canonical_affine,
+                affine=whole.geometry.canonical_affine @ start,
                 shape=geometry.shape,
                 spacing=geometry.spacing,
                 sampled_at=sampling.spacing,
                 axis_codes=geometry.axis_codes,
                 source=case.digest(),
                 statistics=statistics,
+                is_cropped=description.crops_to_nonzero,
             )
             writer.finish(facts)
     return Made(facts, grid, is_labeled)

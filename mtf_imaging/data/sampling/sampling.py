@@ -30,6 +30,7 @@ class Span:
       size: number of voxels.
       kernel: how the voxels are interpolated along the reference axis.
       back: the same for the way back; see `inverse`.
+      within: the first voxel that may overlap the reference axis, and the one after the last; None for all voxels.
     """
 
     start: float
@@ -37,6 +38,7 @@ class Span:
     size: int
     kernel: str = field(default=AVERAGE, repr=False)
     back: str = field(default=AVERAGE, repr=False)
+    within: tuple[int, int] | None = field(default=None, repr=False)
 
     @property
     def step(self) -> float:
@@ -51,7 +53,8 @@ class Span:
         """
         first = math.floor(-self.start / self.step + SLIVER)
         last = math.ceil((n - self.start) / self.step - SLIVER)
-        first, last = (min(max(j, 0), self.size) for j in (first, last))
+        low, high = self.within or (0, self.size)
+        first, last = (min(max(j, low), high) for j in (first, last))
         return slice(first, max(first, last))
 
     def part(self, voxels: slice) -> "Span":
@@ -167,7 +170,8 @@ def way_back(spans: Spans, shape: Grid, crop: Region | None = None) -> tuple[Reg
     for span, n, at in zip(spans, shape, crop or whole_region(shape), strict=True):
         own = at.stop - at.start
         part.append(span.inside(own))
-        back.append(span.part(part[-1]).inverse(own).part(slice(-at.start, n - at.start)))
+        whole = span.part(part[-1]).inverse(own).part(slice(-at.start, n - at.start))
+        back.append(replace(whole, within=(at.start, at.stop)))
     return tuple(part), tuple(back)
 
 

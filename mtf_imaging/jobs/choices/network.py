@@ -19,8 +19,7 @@ _CUBIC = 2  # voxels are nearly cubes if the ratio of their longest to shortest 
 _MOST_PADDED = 1.1
 _MOST_FILTERS, _MOST_FILTERS_2D = 320, 512
 MOST = 8  # volumes in a batch
-SMALL_BATCH = 4  # allowed if there are at least twice as many cases
-_BATCHES = (MOST, SMALL_BATCH, 2, 1)
+_BATCHES = (MOST, 4, 2, 1)
 _SHARE_OF_CASES = 20
 NNUNET = "Isensee et al. 2021"
 
@@ -112,9 +111,7 @@ def choose_network(grid: Grid, spacing: Spacing, filters: int) -> dict[str, Choi
     most = _MOST_FILTERS if dims > 2 else _MOST_FILTERS_2D
     why_filters = f"as in Hou et al. 2019 and {NNUNET}"
     if filters != FILTERS[0]:
-        why_filters = (
-            f"instead of {FILTERS[0]}, which do not fit at this spacing; fewer filters lose less than larger voxels"
-        )
+        why_filters = f"instead of {FILTERS[0]}, which do not fit"
     return {
         "base_filters": Choice(filters, why_filters),
         "max_filters": Choice(most, f"the most filters of a level, as in nnU-Net for {max(dims, 2)}-D"),
@@ -159,35 +156,19 @@ def _sizes(values: Iterable[int]) -> Sizes:
     return x, y, z
 
 
-def batch_sizes(num_cases: int) -> list[int]:
+def batch_sizes(number: int) -> list[int]:
     """Returns the batch sizes that a plan tries, largest first.
 
-    A batch has at most 5% of the cases, as in nnU-Net, but always up to 2, and up to 4 if there are at least 8 cases.
+    A batch has at most 5% of all voxels, but always up to 2 volumes or patches, as in nnU-Net.
 
-    >>> batch_sizes(3), batch_sizes(12), batch_sizes(131), batch_sizes(1000)
-    ([2, 1], [4, 2, 1], [4, 2, 1], [8, 4, 2, 1])
-    """
-    most = max(2, min(SMALL_BATCH, num_cases // 2), num_cases // _SHARE_OF_CASES)
-    return [size for size in _BATCHES if size <= min(most, num_cases)]
-
-
-def patch_batch_sizes(patches: float) -> list[int]:
-    """Returns the batch sizes of more than 2 patches that a plan tries, largest first.
-
-    A batch has at most 5% of all voxels, as in nnU-Net.
-
-    >>> patch_batch_sizes(1000), patch_batch_sizes(100), patch_batch_sizes(20)
-    ([8, 4], [4], [])
+    >>> batch_sizes(3), batch_sizes(131), batch_sizes(1000)
+    ([2, 1], [4, 2, 1], [8, 4, 2, 1])
 
     Args:
-      patches: the number of patches that together have as many voxels as all cases.
+      number: the number of cases, or of patches that together have as many voxels as all cases.
     """
-    return [size for size in _BATCHES if 2 < size <= patches / _SHARE_OF_CASES]
-
-
-def is_large_batch(size: int, num_cases: int) -> bool:
-    """Returns whether a batch has more than 5% of the cases, and more than 2."""
-    return size > max(2, num_cases // _SHARE_OF_CASES)
+    most = min(number, max(2, number // _SHARE_OF_CASES))
+    return [size for size in _BATCHES if size <= most]
 
 
 def choose_loss(description: Description) -> dict[str, Choice]:

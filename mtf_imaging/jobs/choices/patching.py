@@ -14,7 +14,7 @@ from mtf_imaging.data.sampling.grid import Grid, format_grid
 from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.fitting import Fitted, Search, Variant
-from mtf_imaging.jobs.choices.network import FILTERS, NNUNET, choose_levels, patch_batch_sizes
+from mtf_imaging.jobs.choices.network import FILTERS, NNUNET, batch_sizes, choose_levels
 from mtf_imaging.jobs.choices.recipe import choose_steps
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.search.search import Found, Searched
@@ -149,15 +149,13 @@ def _fitted(
 ) -> Fitted:
     """Returns the step with the largest batch that fits without recomputation."""
     num_cases, volume, own = len(fingerprint.cases), math.prod(variant.grid), math.prod(variant.sizes)
-    size, found, reason = (
-        variant.batch_size,
-        found,
-        f"the smallest of {NNUNET}, so that the patch is as large as possible",
-    )
+    size, reason = variant.batch_size, f"the smallest of {NNUNET}, so that the patch is as large as possible"
     if size < _BATCH:
         reason = f"even {_BATCH} of the smallest patches do not fit"
     elif not found.recompute:
-        for larger in patch_batch_sizes(num_cases * volume / own):
+        for larger in batch_sizes(num_cases * volume // own):
+            if larger <= size:
+                break
             note(f"batch of {larger}")
             best = _best(search(dataclasses.replace(variant, batch_size=larger)), recompute=False)
             if best is not None:
@@ -171,5 +169,5 @@ def _fitted(
         f"the largest with the shape of the volume that fits in a batch of {variant.batch_size} with {kept} "
         f"activations{fewer}; {100 * own / volume:.2g}% of a volume ({NNUNET})",
     )
-    steps = choose_steps(num_cases, size, math.ceil(volume / own))
+    steps = choose_steps(num_cases, size, variant.grid, variant.sizes)
     return Fitted(spacing, grid, variant.filters, Choice(size, reason), steps, found, patch)

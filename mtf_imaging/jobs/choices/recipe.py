@@ -3,7 +3,7 @@
 import math
 
 from mtf_imaging.data.fingerprint import Fingerprint
-from mtf_imaging.data.intensities.schemes import NONE, RESCALE, RGB, WINDOW
+from mtf_imaging.data.intensities.schemes import NONE, NONZERO_Z_SCORE, RESCALE, RGB, WINDOW, Z_SCORE
 from mtf_imaging.data.intensities.statistics import PERCENTAGES
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW
 from mtf_imaging.data.modality import is_ct
@@ -14,57 +14,59 @@ from mtf_imaging.jobs.choices.network import NNUNET
 from mtf_imaging.jobs.choices.sides import sides_of
 from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
-_PASSES = 300
-_FEWEST_STEPS, _MOST_STEPS = 4_000, 60_000
-_ANGLE = 15.0
+_NNUNET_STEPS = 250_000
+_NNUNET_VOXELS = 2 * 128**3  # voxels of a usual step of nnU-Net
+_FEWEST_STEPS = 4_000
+_ANGLE, _ANGLE_IN_PLANE, _ANGLE_2D = 30.0, 180.0, 15.0
+_OBLONG = 1.5
 _ROUNDED_TO = 5  # HU
+_STRIPPED = 0.75  # the share of the nonzero box below which nnU-Net computes z-scores of nonzero voxels
+_Z_SCORES = Z_SCORE, NONZERO_Z_SCORE
 
 
-def choose_steps(num_cases: int, batch_size: int, patches: int = 1) -> Choice:
+def choose_steps(num_cases: int, batch_size: int, volume: Grid, sizes: Grid) -> Choice:
     """Chooses the number of training steps.
 
     Args:
       num_cases: the number of cases.
       batch_size: volumes or patches in a step.
-      patches: the number of patches that together have as many voxels as a volume; 1 for whole volumes.
+      volume: voxels of a volume along x, y and z.
+      sizes: the same of the network's input, which is a volume or a patch.
     """
-    steps = round(_PASSES * num_cases * patches / batch_size, -2)
-    chosen = int(min(max(steps, _FEWEST_STEPS), _MOST_STEPS))
-    times = chosen * batch_size / num_cases / patches
-    passes = f"{num_cases} cases in batches of {batch_size} are seen {times:.0f} times each"
-    if patches > 1:
-        voxels = (
-            f"patches, of which {patches} have the voxels of a case; each voxel is seen {times:.0f} times on average"
-        )
-        passes = f"{num_cases} cases in batches of {batch_size} {voxels}"
-    if chosen == steps:
-        return Choice(chosen, passes)
-    bound = "fewest" if chosen == _FEWEST_STEPS else "most"
-    return Choice(chosen, f"the {bound} steps of a plan, instead of {_PASSES} passes over the cases; {passes}")
+    voxels = batch_size * math.prod(sizes)
+    equal = round(_NNUNET_STEPS * _NNUNET_VOXELS / voxels, -2)
+    steps = int(min(max(equal, _FEWEST_STEPS), _NNUNET_STEPS))
+    seen = f"each voxel is seen {steps * voxels / num_cases / math.prod(volume):,.0f} times on average"
+    if steps == _NNUNET_STEPS:
+        return Choice(steps, f"as in {NNUNET}; {seen}")
+    if steps > equal:
+        return Choice(steps, f"the fewest steps of a plan; {seen}")
+    return Choice(steps, f"with the voxels of {_NNUNET_STEPS:,} steps on 2 patches of 128^3 voxels ({NNUNET}); {seen}")
 
 
 def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) -> dict[str, Choice]:
-    """Chooses the augmentation, {parameter of `Augmentation`: choice}."""
+    """Chooses the augmentation, {parameter of `Augmentation`: choice}; see docs/evidence/plan.md."""
     angles, why = _rotation(grid, spacing)
     choices = {
         "flips": _flips(fingerprint, grid),
-        "warp": Choice(0.5, "half of the samples are warped; the others stay as sharp as the images"),
+        "warp": Choice(0.36, f"{NNUNET} rotates a fifth of the samples and zooms a fifth, independently"),
         "rotation": Choice(angles, why),
-        "zoom": Choice(0.2, "patients differ in size"),
+        "zoom": Choice(0.4, f"from 1 / 1.4 to 1.4, as in {NNUNET}"),
     }
     if any(intensity.kind != NONE for intensity in fingerprint.description.intensities):
-        what = "scanners and protocols differ" if _is_windowed(fingerprint) else "intensities have no absolute scale"
-        choices["gamma"] = Choice(0.3, what)
-        choices["contrast"] = Choice(0.15, what)
-        choices["brightness"] = Choice(0.1, what)
+        always = f"all samples change, as much as those of {NNUNET} on average, where few change"
+        noise = f"a tenth of the samples, as in {NNUNET}"
+        choices["gamma"] = Choice(0.3, always)
+        choices["contrast"] = Choice(0.15, always)
+        choices["multiscale_noise"] = Choice(0.02 if _is_windowed(fingerprint) else 0.1, noise)
+        choices["multiscale_noise_scales"] = Choice((1,), noise)
+        choices["multiscale_noise_probability"] = Choice(0.1, noise)
     return choices
 
 
 def _flips(fingerprint: Fingerprint, grid: Grid) -> Choice:
     axes = tuple(name for name, size in zip(AXIS_NAMES, grid, strict=True) if size > 1)
-    names = (*fingerprint.description.labels, *fingerprint.description.masks)
-    sides = sides_of(names)
-    if sides:
+    if sides := sides_of((*fingerprint.description.labels, *fingerprint.description.masks)):
         chosen = tuple(axis for axis in axes if axis != "x")
         return Choice(chosen, f"not along x, which would swap left and right: {', '.join(sides)}")
     return Choice(axes, f"no label names a side, so mirrored anatomy is a plausible patient ({NNUNET})")
@@ -72,19 +74,40 @@ def _flips(fingerprint: Fingerprint, grid: Grid) -> Choice:
 
 def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], str]:
     if min(grid) == 1:
-        return (0.0, 0.0, _ANGLE), "degrees within the plane"
-    if max(spacing) > ANISOTROPY * min(spacing):
-        worst = max(range(len(spacing)), key=lambda axis: spacing[axis])
-        angles = tuple(_ANGLE if axis == worst else 0.0 for axis in range(len(spacing)))
+        plane = sorted(grid)[1:]
+        if plane[1] > _OBLONG * plane[0]:
+            return (0.0, 0.0, _ANGLE_2D), f"degrees within an oblong plane, as in {NNUNET}"
+        return (0.0, 0.0, _ANGLE_IN_PLANE), f"degrees within the plane, as in {NNUNET}"
+    worst = max(range(len(spacing)), key=lambda axis: spacing[axis])
+    if max(grid) > ANISOTROPY * grid[worst]:
+        angles = tuple(_ANGLE_IN_PLANE if axis == worst else 0.0 for axis in range(len(spacing)))
         return angles, (
-            f"degrees, only about {AXIS_NAMES[worst]}: the voxels are more than {ANISOTROPY} times longer along it, so "
-            f"other rotations would shear the volume ({NNUNET})"
+            f"degrees, only about {AXIS_NAMES[worst]}, which has long and few voxels: other rotations would shear the "
+            f"volume ({NNUNET})"
         )
-    return _ANGLE, "degrees about each axis"
+    return _ANGLE, f"degrees about each axis, as in {NNUNET}"
 
 
 def _is_windowed(fingerprint: Fingerprint) -> bool:
     return all(intensity.kind in (WINDOW, RGB, RESCALE) for intensity in fingerprint.description.intensities)
+
+
+def choose_crop(fingerprint: Fingerprint) -> Choice:
+    """Chooses whether images are cropped to the box of their nonzero voxels, for skull-stripped images."""
+    share = fingerprint.nonzero_share
+    has_scores = any(intensity.kind in _Z_SCORES for intensity in fingerprint.description.intensities)
+    where = f"the box of the nonzero voxels has {share:.0%} of the median case"
+    if has_scores and share < _STRIPPED:
+        return Choice(True, f"{where}, less than {_STRIPPED:.0%}, so the background was removed ({NNUNET})")
+    return Choice(False, f"{where}, {f'at least {_STRIPPED:.0%}' if has_scores else 'but no channel has a z-score'}")
+
+
+def choose_intensities(fingerprint: Fingerprint) -> Choice:
+    """Chooses the intensity schemes of cropped images, {channel: scheme}; channels that keep theirs are left out."""
+    description = fingerprint.description
+    kinds = zip(description.channels, description.intensities, strict=True)
+    masked = {name: NONZERO_Z_SCORE for name, intensity in kinds if intensity.kind == Z_SCORE}
+    return Choice(masked, f"0 is no measured value where the background was removed ({NNUNET})")
 
 
 def choose_window(fingerprint: Fingerprint) -> Choice | None:

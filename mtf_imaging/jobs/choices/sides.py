@@ -3,19 +3,28 @@
 import re
 from collections.abc import Iterable, Iterator
 
-# The words for left and right in published data sets.
 LEFT, RIGHT = "left", "right"
-_SIDES = ((LEFT, RIGHT), ("l", "r"), ("links", "rechts"), ("gauche", "droit"), ("izquierd", "derech"))
+# The words for left and right in published data sets. Longer ones may have one of the endings.
+_SIDES = (
+    (LEFT, RIGHT),
+    ("l", "r"),
+    ("lt", "rt"),
+    ("lh", "rh"),
+    ("sx", "dx"),
+    ("link", "recht"),
+    ("gauche", "droit"),
+    ("izquierd", "derech"),
+    ("sinistr", "destr"),
+    ("esquerd", "direit"),
+)
+_ENDINGS = ("", "s", "e", "er", "es", "o", "a")
 _WORDS = {
-    **{"lh": LEFT, "rh": RIGHT, "droite": RIGHT},
-    **{
-        word + end: side
-        for pair in _SIDES
-        for side, word in zip(_SIDES[0], pair, strict=True)
-        for end in ("", "o", "a")
-    },
+    word + end: side
+    for pair in _SIDES
+    for side, word in zip(_SIDES[0], pair, strict=True)
+    for end in (_ENDINGS if len(word) > 2 else ("",))
 }
-_NAME_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+")
+_NAME_WORDS = re.compile(r"(?:[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+)\d*")
 
 
 def sides_of(names: Iterable[str]) -> dict[str, str]:
@@ -26,11 +35,18 @@ def sides_of(names: Iterable[str]) -> dict[str, str]:
     """
     plain, sides = {name: name.casefold() for name in names}, {}
     for name, own in plain.items():
-        stated = [_WORDS[word] for found in _NAME_WORDS.findall(name) if (word := found.casefold()) in _WORDS]
+        words = [found.casefold() for found in _NAME_WORDS.findall(name)]
+        stated = [_WORDS[word] for word in map(_without_number, words) if word in _WORDS]
         stated += [side for side, other in _mirrored(own) if other in plain.values()]
         if stated:
             sides[name] = stated[0]
     return sides
+
+
+def _without_number(word: str) -> str:
+    """Returns a word without a number at its end; a single letter keeps it, because L1 is a vertebra."""
+    plain = word.rstrip("0123456789")
+    return plain if len(plain) > 1 else word
 
 
 def _mirrored(name: str) -> Iterator[tuple[str, str]]:

@@ -14,8 +14,6 @@ from mtf_imaging.jobs.choices import Choice
 from mtf_imaging.jobs.choices.network import pad_to_levels
 
 ANISOTROPY = 3  # the ratio of voxel sizes from which nnU-Net treats an axis separately
-COARSER = 1.25  # each step to a coarser spacing roughly halves the number of voxels
-COARSEST = 4.0  # times the first spacing; coarser volumes do not show the structures
 _PERCENTILE = 10
 _COVERED = 0.99
 _DIGITS = 3
@@ -47,24 +45,6 @@ def _is_anisotropic(fingerprint: Fingerprint, worst: int) -> bool:
     return spacing[worst] > ANISOTROPY * max(spacing[axis] for axis in others) and shape[worst] * ANISOTROPY < min(
         shape[axis] for axis in others
     )
-
-
-def coarser(spacing: Spacing, flat: bool = False) -> Spacing:
-    """Returns the next coarser spacing.
-
-    Axes whose voxels are at most half as large as the largest are coarsened first, so that voxels become cubes.
-
-    >>> coarser((1.0, 1.0, 1.0)), coarser((0.8, 0.8, 4.0))
-    ((1.25, 1.25, 1.25), (1.0, 1.0, 4.0))
-
-    Args:
-      spacing: voxel size in mm along x, y and z.
-      flat: whether the images have a single plane, whose thickness does not change.
-    """
-    axes = [0, 1] if flat else [0, 1, 2]
-    largest = max(spacing[axis] for axis in axes)
-    fine = [axis for axis in axes if 2 * spacing[axis] <= largest] or axes
-    return _rounded([mm * COARSER if axis in fine else mm for axis, mm in enumerate(spacing)])
 
 
 def choose_grid(fingerprint: Fingerprint, spacing: Spacing) -> Choice:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.images.cropping import warn_of_cropped_labels
+from mtf_imaging.data.images.cropping import CroppedLabels, warn_of_cropped_labels
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import open_mask
@@ -73,20 +73,20 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
         own, source = self._segmenter, self._segmenter.open(image)
         reference = read_compact(open_mask(image.labels, source, own.description))
         check_scored(image.labels, reference, own.description)  # before the network computes the case
-        warn_of_cropped_labels(image.labels, reference, source.geometry, own.sampling, own.description)
         return ReadCase(source, reference)
 
     def score(self, image: Case, read: ReadCase, result: Segmentation, files: ResultFiles) -> Pair:
+        own, reference, place = self._segmenter.description, read.reference, read.source.geometry
+        cropped = CroppedLabels(place, self._segmenter.sampling, own, result.crop)
+        warn_of_cropped_labels(image.labels, reference, cropped)
         written = result.write(files.prediction, self._provenance, keep=files.picture is not None)
         assert result.maps is not None, "evaluation computes probabilities"
-        opened = find_open_voxels(result.maps.probabilities(), read.reference, self._segmenter.description)
+        opened = find_open_voxels(result.maps.probabilities(), reference, own)
         opened.save(open_voxels_file(image, self._output_dir))
         if files.picture is not None:
-            own, source, reference = self._segmenter.description, read.source, read.reference
             title = f"case {image.key}: Dice {dice_text(label_overlaps(written, reference, own))}"
-            with contextlib.closing(source):
-                channel, spacing = source.channels[0], source.geometry.spacing
-                pixels = picture_pixels(channel, reference, written, spacing, title, own)
+            with contextlib.closing(read.source) as source:
+                pixels = picture_pixels(source.channels[0], reference, written, place.spacing, title, own)
             write_picture(files.picture, pixels)
         return self._pair(image)
 

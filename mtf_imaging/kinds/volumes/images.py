@@ -132,7 +132,7 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
         self, image: Case, read: ReadCase, result: Segmentation, outputs: Sequence[Path], provenance: Provenance | None
     ) -> list[dict[str, Any]]:
         labels, *maps = outputs
-        warn_of_cropped_volume(image.volume, read.source.geometry, self.segmenter.sampling)
+        warn_of_cropped_volume(image.volume, read.source.geometry.cropped(result.crop), self.segmenter.sampling)
         segments = label_segments([labels], self._description, self._settings.label_codes)
         result.write(labels, provenance, segments)
         if result.maps is not None:

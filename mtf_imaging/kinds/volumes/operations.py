@@ -208,6 +208,24 @@ def _overlap(spans: Sequence[SpanTensor], shape: tf.Tensor) -> tf.Tensor:
     return x[:, tf.newaxis, tf.newaxis] & y[:, tf.newaxis] & z
 
 
+def crop_to_nonzero(values: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+    """Crops an image to the box of its nonzero voxels; see `data.images.nonzero.crop_to_nonzero`.
+
+    Args:
+      values: float32 `[x, y, z, channels]`.
+
+    Returns:
+      The box, and the planes before and after it along x, y and z, int64 `[3, 2]`.
+    """
+    is_nonzero, margins = tf.reduce_any(values != 0, axis=-1), []
+    for axis in range(3):
+        used = tf.cast(tf.reduce_any(is_nonzero, axis=[other for other in range(3) if other != axis]), tf.int32)
+        margins.append([tf.argmax(used), tf.argmax(tf.reverse(used, [0]))])
+    margins = tf.convert_to_tensor(margins)
+    begin, end = tf.unstack(tf.pad(margins, [[0, 1], [0, 0]]), axis=1)
+    return tf.slice(values, begin, tf.shape(values, tf.int64) - begin - end), margins
+
+
 def repair_values(values: tf.Tensor, channels: Sequence[str]) -> tf.Tensor:
     """Replaces impossible values, as `predict` does when it reads a file; see `data.images.repairs`.
 

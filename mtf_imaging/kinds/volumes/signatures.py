@@ -130,6 +130,9 @@ class VolumeSignatures(ExportedKind):
             if spacing is not None:
                 is_size = tf.reduce_all((spacing > 0) & tf.math.is_finite(spacing))
                 spacing = checked(spacing, is_size, "the spacing needs positive sizes in mm, but is", spacing)
+            margins = None
+            if self._description.crops_to_nonzero:
+                values, margins = operations.crop_to_nonzero(values)
             shape = tf.unstack(tf.shape(values, tf.int64)[:3])
             statistics = image_statistics(values, self.intensities) if self._need_statistics else None
             branches = [
@@ -137,8 +140,10 @@ class VolumeSignatures(ExportedKind):
                 for grid, network in self._networks.items()
             ]
             if len(branches) == 1:
-                return {"labels": branches[0]()}
-            return {"labels": tf.switch_case(operations.choose_grid(shape, spacing, self._sampling), branches)}
+                labels = branches[0]()
+            else:
+                labels = tf.switch_case(operations.choose_grid(shape, spacing, self._sampling), branches)
+            return {"labels": labels if margins is None else tf.pad(labels, margins)}
 
         meaning = "Resamples an image of any size to the grid of the network, segments it, and resamples back."
         outputs = (Field("labels", tf.uint8, anywhere, AXIS_NAMES, self._labels_meaning()),)
@@ -239,6 +244,8 @@ class VolumeSignatures(ExportedKind):
                 "Voxels of the grid beyond the image are "
                 f"{', '.join(f'{value_beyond(name)} ({name})' for name in self._description.channels)}."
             )
+        if self._description.crops_to_nonzero:
+            place += " The image is first cropped to the box of the voxels that are not 0 in some channel."
         window = []
         if self._sliding_window is not None:
             size = " x ".join(map(str, self._sliding_window.size))

@@ -123,9 +123,10 @@ def network_input(
 
 def crop_of(source: ImageSource, sampling: AnySampling, description: Description) -> tuple[Region, ImageSource]:
     """Returns the region of an image that is resampled, and the image in this region; see `crop_to_nonzero`."""
-    if not sampling.follows_nnunet:
+    if not (sampling.follows_nnunet or description.crops_to_nonzero):
         return whole_region(source.geometry.shape), source
-    return crop_to_nonzero(source, any(each.scheme.form.keep_zero for each in description.intensities))
+    is_masked = any(each.scheme.form.keep_zero for each in description.intensities)
+    return crop_to_nonzero(source, fill_holes=sampling.follows_nnunet and is_masked)
 
 
 def input_region(

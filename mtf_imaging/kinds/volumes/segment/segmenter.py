@@ -20,7 +20,7 @@ from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
 from mtf_imaging.data.reading.channels import Image
 from mtf_imaging.data.reading.images import Volume
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid, whole_region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.blocks import is_small
@@ -103,12 +103,12 @@ class Segmenter:
         labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop, factors, begun)
         if not self.maps.names:
             slices.predict_parts(image, labeling.add, labeling.first)
-            return Segmentation(source, labeling.finish(), None, self.cleanup, own.stored)
+            return Segmentation(source, labeling.finish(), None, self.cleanup, own.stored, crop)
         values = slices.predict_image(image)
         del cropped, image
         labeling.add(slice(0, len(values)), values[..., : own.num_outputs])
         maps = Maps(self.maps, slices, values, *place, own, crop)
-        return Segmentation(source, labeling.finish(), maps, self.cleanup, own.stored)
+        return Segmentation(source, labeling.finish(), maps, self.cleanup, own.stored, crop)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +123,7 @@ class Segmentation:
       maps: the maps to write in addition to the labels; None for none.
       cleanup: rules that the labels must obey before they are written.
       stored: the values of the labels in files; see `Description`.
+      crop: the region of the volume that was resampled.
     """
 
     source: ImageSource
@@ -130,6 +131,7 @@ class Segmentation:
     maps: Maps | None
     cleanup: Cleanup
     stored: Mapping[int, int]
+    crop: Region
 
     def send(self) -> None:
         """Sends the labels and maps of this process to process 0."""
