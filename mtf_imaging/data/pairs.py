@@ -2,7 +2,7 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
@@ -29,6 +29,10 @@ class Samples(Protocol):
     def __len__(self) -> int: ...
 
     def __getitem__(self, place: Any, /) -> Any: ...
+
+
+# One array; or arrays by name, or in the order of the inputs or outputs of a network.
+Arrays = Samples | Mapping[str, Samples] | Sequence[Samples]
 
 
 class Spec(NamedTuple):

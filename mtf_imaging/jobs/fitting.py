@@ -12,14 +12,14 @@ from typing import Any, TypeGuard
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.pairs import ArrayPairs, DatasetPairs, Samples, ScoredPairs, Spec
+from mtf_imaging.data.pairs import ArrayPairs, Arrays, DatasetPairs, Samples, ScoredPairs, Spec
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import Layout
-from mtf_imaging.errors import ConfigError, DataError, Interrupted
-from mtf_imaging.files.run_folder import EVAL
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.inference.network import Prediction, image_sizes, of_each
 from mtf_imaging.inference.several import image_of, named_inputs, named_outputs, target_name
 from mtf_imaging.jobs.data.training_data import TrainingData
+from mtf_imaging.jobs.history import History
 from mtf_imaging.jobs.training import train
 from mtf_imaging.networks import Network, load
 from mtf_imaging.networks.task import NetworkTask
@@ -27,14 +27,11 @@ from mtf_imaging.networks.task import task as network_task
 from mtf_imaging.training.callbacks import Callback
 from mtf_imaging.training.keras.layers import is_model
 from mtf_imaging.training.losses import LABELS, VALUES, NamedLoss, named_loss, sum_of_losses
-from mtf_imaging.training.observers.step_table import read_rows
 from mtf_imaging.training.prediction import NetworkBuilder, predictor
 from mtf_imaging.training.task import Task
 
 _AXES = ("x", "y", "z")
 _LAYOUT = ("layout", "mesh_shape", "sequential", "offload_dir")
-# One array; or arrays by name, or in the order of the inputs or outputs of a network.
-Arrays = Samples | Mapping[str, Samples] | Sequence[Samples]
 Loss = str | Callable[..., object] | None
 Losses = Loss | Mapping[str, Loss] | Sequence[Loss]
 
@@ -68,52 +65,6 @@ class _Function:
 
     def __call__(self, training: bool = False, **inputs: mtf.Tensor) -> Any:
         return self.function(*inputs.values()) if len(inputs) == 1 else self.function(**inputs)
-
-
-class History:
-    """A finished training.
-
-    Attributes:
-      task: the task, which `mi.jobs` takes as well.
-      model_dir: the folder of the run.
-      measures: {output: its measure of held-out samples}; a single output is called "".
-      losses: {name: its values after each step}, the loss and the measures of the task.
-      scores: {name: its values}, the scores of the held-out samples, and the "step" of each.
-      stopped: why the training stopped before its last step; None if it did not.
-    """
-
-    def __init__(
-        self, task: Task, model_dir: str | Path, measures: Mapping[str, str], stopped: str | None = None
-    ) -> None:
-        self.task, self.model_dir, self.measures, self.stopped = task, Path(model_dir), measures, stopped
-        self.losses = _columns(self.model_dir / "losses.csv")
-        self.scores = _columns(self.model_dir / EVAL / "scores.csv")
-
-    def predict(self, x: Arrays, **options: Any) -> Prediction:
-        """Returns the predictions for images; see `predict`."""
-        return predict(self.task, x, model_dir=self.model_dir, **options)
-
-    def evaluate(self, x: Arrays, y: Arrays, **options: Any) -> dict[str, float]:
-        """Returns the scores of the predictions for images with targets, by measure.
-
-        Args:
-          x, y: images and targets, as in `fit`; a tuple of targets has the order of the outputs in `measures`.
-          **options: the options of `predict`.
-        """
-        inputs = named_inputs(_named(self.task, x))
-        network = _trained(self.task, inputs, self.model_dir, None, options)
-        targets = dict(zip(self.measures, y)) if isinstance(y, Sequence) else y
-        return ScoredPairs(ArrayPairs(inputs, targets), self.measures).open(None, None)(network)[0]
-
-
-def _columns(path: Path) -> dict[str, list[float]]:
-    """Returns the columns of a table of steps that contain numbers."""
-    columns: dict[str, list[float]] = {}
-    for row in read_rows(path, 2**62):
-        for name, text in row.items():
-            if name != "cases":
-                columns.setdefault(name, []).append(float(text))
-    return columns
 
 
 def fit(
@@ -152,7 +103,7 @@ def fit(
         Dice of the classes without 0, the accuracy of images, or the coefficient of determination (r2). The score of
         one of several outputs has its name, as in "mask_dice"; the first one selects the best checkpoint.
       callbacks: functions of the number of finished steps and a dict of values, such as "loss" and "held_out/dice"; a
-        string that one returns stops the training. `mi.training.callbacks` has EarlyStopping.
+        string that one returns stops the training. `mi.training.callbacks` has EarlyStopping and ReduceOnPlateau.
       model_dir: folder of the run. Default: a temporary folder that is deleted with the result.
       **settings: `steps`; `layout`, `mesh_shape`, `sequential` and `offload_dir` as in `mi.Program`; and all settings
         of `mi.jobs.train`, such as batch_size, optimizer, seed, dtype, eval_every and progress.
@@ -171,11 +122,10 @@ def fit(
     folder = Path(model_dir or tempfile.mkdtemp(prefix="mtf_imaging_fit_"))
     held_out = None if validation is None else ArrayPairs(_named(network, validation[0]), validation[1])
     scored = ScoredPairs(held_out, measures) if held_out else None
-    stopped = None
     if "steps" in settings:
         settings["num_steps"] = settings.pop("steps")
     try:
-        train(
+        history = train(
             task=task,
             data=TrainingData("arrays", data_set=pairs, eval_dir="validation" if scored else None, evaluation=scored),
             model_dir=folder,
@@ -183,13 +133,12 @@ def fit(
             callbacks=callbacks,
             **{"monitor": scored.measures[0] if scored else None, **settings},
         )
-    except Interrupted as error:
-        stopped = str(error)
+        _ = history.losses, history.scores  # which outlive a temporary folder
     except BaseException:
         if model_dir is None:
             shutil.rmtree(folder, ignore_errors=True)
         raise
-    history = History(task, folder, measures, stopped)
+    history.measures = measures
     if model_dir is None:
         weakref.finalize(history, shutil.rmtree, folder, ignore_errors=True)
     return history
@@ -224,6 +173,14 @@ def predict(
     samples = ({name: np.asarray(array[number]) for name, array in inputs.items()} for number in range(count))
     predictions = [of_each(np.asarray, of_image(image_of(own))) for own in samples]
     return of_each(lambda *each: np.stack(each), *predictions)
+
+
+def evaluate(history: History, x: Arrays, y: Arrays, options: dict[str, Any]) -> dict[str, float]:
+    """Returns the scores of a history; see `History.evaluate`."""
+    inputs = named_inputs(_named(history.task, x))
+    network = _trained(history.task, inputs, history.model_dir, None, options)
+    targets = dict(zip(history.measures, y)) if isinstance(y, Sequence) else y
+    return ScoredPairs(ArrayPairs(inputs, targets), history.measures).open(None, None)(network)[0]
 
 
 def _trained(

@@ -10,7 +10,7 @@ import mtf_imaging as mi
 from mtf_imaging import layers, mtf
 from mtf_imaging.data.pairs import MEASURES, ArrayPairs, DatasetPairs
 from mtf_imaging.engine.layout import TensorRegion
-from mtf_imaging.training.callbacks import EarlyStopping
+from mtf_imaging.training.callbacks import EarlyStopping, ReduceOnPlateau
 from mtf_imaging.training.losses import LOSSES
 
 RNG = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_a_run_continues_in_its_folder(tmp_path):
 def test_train_takes_a_pair_of_arrays(tmp_path):
     history = fit(steps=2)
     again = mi.jobs.train(task=history.task, data=(X, Y), model_dir=tmp_path, num_steps=2, batch_size=2, **QUIET)
-    assert again["loss"] == history.losses["loss"][-1]
+    assert again.losses == history.losses
 
 
 def test_an_optimizer_of_keras_is_refused():
@@ -107,6 +107,44 @@ def test_early_stopping():
     assert reasons[:-1] == [None] * 6
     assert reasons[-1] == "loss has not become better than 1.5000 since step 4"
     assert stopping(9, {"other": 1.0}) is None
+
+
+def test_the_learning_rate_is_reduced_on_a_plateau():
+    reducing = ReduceOnPlateau("loss", steps=2, factor=0.5, higher_is_better=False, lowest=0.2)
+    seen = []
+    for step, loss in enumerate([3, 3, 3, 2, 2, 2, 2, 2, 2, 2], 1):
+        reducing(step, {"loss": loss})
+        seen.append(reducing.value)
+    assert seen == [1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]
+    with pytest.raises(mi.ConfigError, match=r"ReduceOnPlateau\.factor must be .* below 1"):
+        ReduceOnPlateau("loss", 2, factor=1.0)
+
+
+def test_a_reduced_rate_survives_a_stop(whole, tmp_path):
+    """Runs that stop and resume end with the same bits, also if they stop where the rate is reduced."""
+
+    def run(monitor, folder, stops=()):
+        # No value is better by 9, so the rate is reduced after two steps, again and again.
+        reducing = ReduceOnPlateau(monitor, 2, 0.5, higher_is_better=monitor != "loss", least=9.0)
+        options = {"validation": (X[3:], Y[3:]), "eval_every": 2, "model_dir": tmp_path / folder, "steps": 5}
+        for number in stops:
+            stopping = lambda step, values, number=number: "enough" if step == number else None  # noqa: E731
+            assert "enough" in fit(X[:3], Y[:3], **options, callbacks=[reducing, stopping]).stopped
+        history = fit(X[:3], Y[:3], **options, callbacks=[reducing])
+        return history.losses, tf.train.load_checkpoint(str(tmp_path / folder / "ckpt-5"))
+
+    last = []
+    for monitor, factor in (("loss", 0.25), ("held_out/dice", 0.5)):
+        (losses, at_once), (again, parts) = run(monitor, f"{factor} at once"), run(monitor, f"{factor} parts", (3, 4))
+        assert losses == again
+        assert losses["loss"][:4] == whole.losses["loss"]
+        last.append(losses["loss"][4])
+        names = [name for name in at_once.get_variable_to_shape_map() if not name.startswith("_CHECKPOINTABLE")]
+        (own,) = [name for name in names if "learning_rate_factor" in name]
+        assert parts.get_tensor(own) == factor
+        for name in names:
+            np.testing.assert_array_equal(parts.get_tensor(name), at_once.get_tensor(name), err_msg=name)
+    assert last[0] != last[1]  # the loss reduces the rate before the last loss is computed, the score after it
 
 
 def _expected(name, outputs, targets):
