@@ -3,15 +3,14 @@
 import functools
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from mtf_imaging.data.pairs import Arrays
 from mtf_imaging.files.run_folder import EVAL
 from mtf_imaging.inference.network import Prediction
+from mtf_imaging.jobs.array_networks import evaluate, predict
 from mtf_imaging.training.observers.step_table import read_numbers
-
-if TYPE_CHECKING:
-    from mtf_imaging.data.pairs import Arrays
-    from mtf_imaging.training.task import Task
+from mtf_imaging.training.task import Task
 
 
 class History:
@@ -25,7 +24,7 @@ class History:
     """
 
     def __init__(
-        self, task: "Task", model_dir: str | Path, stopped: str | None = None, measures: Mapping[str, str] | None = None
+        self, task: Task, model_dir: str | Path, stopped: str | None = None, measures: Mapping[str, str] | None = None
     ) -> None:
         self.task, self.model_dir, self.stopped, self.measures = task, Path(model_dir), stopped, measures or {}
 
@@ -39,22 +38,18 @@ class History:
         """The scores of the held-out samples, and the "step" of each, by name."""
         return _columns(self.model_dir / EVAL / "scores.csv")
 
-    def predict(self, x: "Arrays", **options: Any) -> Prediction:
-        """Returns the predictions for images in arrays; see `fitting.predict`."""
-        from mtf_imaging.jobs.fitting import predict  # which imports this file
-
+    def predict(self, x: Arrays, **options: Any) -> Prediction:
+        """Returns the predictions for images in arrays; see `mi.predict`."""
         return predict(self.task, x, model_dir=self.model_dir, **options)
 
-    def evaluate(self, x: "Arrays", y: "Arrays", **options: Any) -> dict[str, float]:
+    def evaluate(self, x: Arrays, y: Arrays, **options: Any) -> dict[str, float]:
         """Returns the scores of the predictions for images with targets, by measure.
 
         Args:
           x, y: images and targets, as in `fit`; a tuple of targets has the order of the outputs in `measures`.
           **options: the options of `predict`.
         """
-        from mtf_imaging.jobs.fitting import evaluate
-
-        return evaluate(self, x, y, options)
+        return evaluate(self.task, x, y, model_dir=self.model_dir, measures=self.measures, **options)
 
 
 def _columns(path: Path) -> dict[str, list[float]]:

@@ -49,7 +49,7 @@ class Callbacks(Observer):
         self._scores = _held_out(scores)
 
     def begin(self, step: int) -> None:
-        with_state = [function for function in self._functions if isinstance(function, Plateau)]
+        with_state: list[Any] = [function for function in self._functions if isinstance(function, Plateau)]
         for function in with_state:
             function.reset()
         if with_state and self._group.is_first:

@@ -32,7 +32,6 @@ from mtf_imaging.kinds.volumes import images as volumes
 
 if TYPE_CHECKING:
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
-    from mtf_imaging.training.task import Task
 
 _ONE, _SEVERAL = ".npy", ".npz"  # the endings of files with one array, and with several by name
 NUMPY = ImageFormat("NumPy", (_ONE, _SEVERAL), _ONE)
@@ -88,7 +87,7 @@ class PreparedVolumes(volumes.Images):
         return super().plan_predictions(input_path, output_path, overwrite)
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
-        inputs = _inputs(settings.task, self._sizes)
+        inputs = _inputs(settings, self._sizes)
         image = dict(parse_shape(inputs.get("image", "")))
         is_readable = len(inputs) == 1 and list(image) == _VOLUME and image["channels"] == 1
         self._check_volumes(is_readable, f"the shape {_shown(inputs)}")
@@ -148,7 +147,7 @@ class Arrays(PredictedImages[ArrayFile, Any, Prediction]):
         return [next(filter(Path.exists, image.outputs), image.outputs[0]) for image in files.images]
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[ArrayFile]) -> Network:
-        inputs = _inputs(settings.task, self._sizes)
+        inputs = _inputs(settings, self._sizes)
         shapes = {name: {key: n for key, n in parse_shape(one) if key != "batch"} for name, one in inputs.items()}
         for array in images:
             _check_arrays(array.path, shapes)
@@ -235,11 +234,12 @@ def _read(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
         raise DataError(f"{path}: not a NumPy array ({error}). Fix: write it with numpy.save.") from error
 
 
-def _inputs(task: "Task", sizes: tuple[int, ...]) -> dict[str, str]:
-    """Returns the shapes of the inputs of a task by name."""
+def _inputs(settings: "NetworkBuilder", sizes: tuple[int, ...]) -> dict[str, str]:
+    """Returns the shapes of the inputs of a network by name."""
     from mtf_imaging.training.task import task_inputs  # imported here because it imports TensorFlow
 
-    return {name: shape for name, (shape, _) in task_inputs(task, 1, sizes, labels=False).items()}
+    inputs = task_inputs(settings.task, 1, sizes, dtype=settings.dtype, labels=False)
+    return {name: shape for name, (shape, _) in inputs.items()}
 
 
 def _shown(inputs: Mapping[str, str]) -> str:

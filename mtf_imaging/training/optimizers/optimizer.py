@@ -69,12 +69,8 @@ class Optimizer:
             step = ops.step(variables[0].mesh, tf.float64)
             self.rate = mtf.cwise(self._schedule, [step], name="learning_rate")
             if self.factor is not None:
-                options: dict[str, Any] = {
-                    "dtype": tf.float64,
-                    "initializer": tf.ones_initializer(),
-                    "trainable": False,
-                }
-                self.rate *= mtf.get_variable(step.mesh, FACTOR, mtf.Shape([]), **options)
+                initial: dict[str, Any] = {"initializer": tf.ones_initializer(), "trainable": False}
+                self.rate *= mtf.get_variable(step.mesh, FACTOR, mtf.Shape([]), dtype=tf.float64, **initial)
             self.prepare(step)
             gradients = [mtf.cast(gradient, v.master_dtype) for gradient, v in zip(gradients, variables, strict=True)]
             if self._clip_norm is not None:
