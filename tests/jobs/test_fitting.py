@@ -116,9 +116,7 @@ def test_the_learning_rate_is_reduced_on_a_plateau():
         reducing(step, {"loss": loss})
         seen.append(reducing.value)
     assert seen == [1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]
-    with pytest.raises(
-        mi.ConfigError, match=r"ReduceOnPlateau\.factor = 1\.0: it must be a number above 0 and below 1"
-    ):
+    with pytest.raises(mi.ConfigError, match="it must be a number above 0 and below 1"):
         ReduceOnPlateau("loss", 2, factor=1.0)
 
 
