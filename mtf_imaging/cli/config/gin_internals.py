@@ -1,6 +1,6 @@
 """The private gin names that this package uses, in one file. Checked with gin-config 0.5.0."""
 
-import sys
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -35,7 +35,8 @@ def import_modules_with(import_module: Callable) -> None:
     """
 
     def import_from_file(name: str, fromlist: Any = None) -> Any:
-        statement = sys._getframe(1).f_locals["statement"]
-        return import_module(name, fromlist, statement.location.filename)
+        frame = inspect.currentframe()
+        assert frame and frame.f_back
+        return import_module(name, fromlist, frame.f_back.f_locals["statement"].location.filename)
 
     gin.config.__import__ = import_from_file
