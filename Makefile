@@ -3,7 +3,7 @@
 # make test              runs the tests that must pass before every commit: 9 minutes on 2 cores, 16 on slow ones
 # make test-changed      also runs the slow tests that a change can break, and an eighth of the others; tests of the
 #                        engine only if it changed
-# make test-changed SINCE=commit  compares with a commit; default: the newest one that is a day older than the last
+# make test-changed SINCE=commit  compares with a commit; default: where the branch left main, on main a day ago
 # make test-all          also runs all slow tests: 80 minutes on 2 cores
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make test-references   compares scores and files with other programs, in an environment of its own
@@ -40,7 +40,7 @@ test: $(INSTALLED)
 test-all: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m "not kill"
 
-# Without SINCE, compares with the newest commit that is a day older than the last one.
+# Without SINCE, compares with the commit at which the branch left main; on main with the state a day before the last commit.
 test-changed: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)"
 

@@ -40,8 +40,8 @@ if TYPE_CHECKING:  # the same names, for type checkers and editors
     from mtf_imaging.errors import OutOfMemoryError as OutOfMemoryError
     from mtf_imaging.errors import ShapeError as ShapeError
     from mtf_imaging.errors import TrainingError as TrainingError
+    from mtf_imaging.jobs.array_networks import predict as predict
     from mtf_imaging.jobs.fitting import fit as fit
-    from mtf_imaging.jobs.fitting import predict as predict
     from mtf_imaging.training import keras as keras
 
 # {name: (module, attribute of the module, or None for the module itself)}
@@ -71,7 +71,7 @@ _LAZY = {
     "mtf": ("mtf_imaging.engine.upstream", "mtf"),  # its corrections are applied
     "networks": ("mtf_imaging.networks", None),
     "ops": ("mtf_imaging.engine.ops", None),
-    "predict": ("mtf_imaging.jobs.fitting", "predict"),
+    "predict": ("mtf_imaging.jobs.array_networks", "predict"),
     "parameters": ("mtf_imaging.parameters", None),
     "program": ("mtf_imaging.engine.program", None),
     "training": ("mtf_imaging.training", None),

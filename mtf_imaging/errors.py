@@ -64,7 +64,13 @@ class ClusterError(MtfImagingError):
 
 
 class Interrupted(MtfImagingError):
-    """A run that was stopped early, for instance by a scheduler, and has saved everything that it needs to resume."""
+    """A run that was stopped early, for instance by a scheduler, and has saved everything that it needs to resume.
+
+    Attributes:
+      reason: what the function `stop` of the training loop returned; None if something else stopped the run.
+    """
+
+    reason: str | None = None
 
 
 @contextlib.contextmanager

@@ -4,6 +4,7 @@ import collections
 import gc
 import math
 import os
+import re
 import subprocess
 import sys
 import zlib
@@ -41,7 +42,7 @@ def pytest_addoption(parser):
         metavar="COMMIT",
         help="runs the fast tests, the slow tests that import a file changed since a commit (an eighth of them after a "
         "change of the core), and an eighth of the others; tests of the engine run only if they import such a file; "
-        "'' is the newest commit at least a day older than HEAD",
+        "'' is the commit at which the branch left main, and on main the newest state at least a day older than HEAD",
     )
 
 
@@ -91,6 +92,19 @@ def pytest_collection_modifyitems(config, items):
         runs = [selected.runs(item) for item in items]
         config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
         items[:] = [item for item, run in zip(items, runs, strict=True) if run]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Fails a test that is skipped for a reason that must not occur here, such as a missing browser in CI.
+
+    The environment variable FAIL_ON_SKIP is a regular expression of such reasons.
+    """
+    report = yield
+    pattern = os.environ.get("FAIL_ON_SKIP")
+    if pattern and report.skipped and isinstance(report.longrepr, tuple) and re.search(pattern, report.longrepr[2]):
+        report.outcome, report.longrepr = "failed", f"FAIL_ON_SKIP = {pattern!r}: {report.longrepr[2]}"
+    return report
 
 
 def _clear_gin():

@@ -15,7 +15,7 @@ FILES = sorted([*(ROOT / PACKAGE).rglob("*.py"), *(ROOT / "models").rglob("*.py"
 # Layers from the bottom up. A unit imports only from lower layers, which come earlier in this list.
 LAYERS = [
     {"errors", "__version__"},
-    {"parameters", "spelling"},
+    {"parameters", "spelling", "spellings"},
     {"layout", "files"},
     {"processes"},
     {"compat"},

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests import conftest
 from tests.selection import changes
 from tests.selection.imports import CONDITIONAL, DYNAMIC, ROOT, closure, modules
 from tests.selection.selection import PARTS, STANDALONE, Selection
@@ -158,6 +159,36 @@ def test_the_base_is_a_day_older_than_the_last_commit(repository):
     assert changes.turn() == 3
     with pytest.raises(subprocess.CalledProcessError):
         changes.base("missing")
+
+
+def test_a_branch_is_compared_with_the_commit_at_which_it_left_main(repository):
+    repository(0)
+    changes._git("branch", "-m", "main")
+    point = repository(1)
+    changes._git("checkout", "--quiet", "-b", "branch")
+    for hours in (2, 90):
+        repository(hours)
+    assert changes.base("") == point
+    assert changes.changed_files(point) == ["file_2", "file_90"]
+    changes._git("checkout", "--quiet", "main")
+    landed = repository(80)
+    changes._git("checkout", "--quiet", "branch")
+    assert changes.base("") == point
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
+    changes._git("checkout", "--quiet", "main")
+    changes._git(*who, "merge", "--quiet", "--no-ff", "-m", "a merge", "branch")
+    assert changes.base("") == landed  # not file_90, which main did not contain a day ago
+
+
+@pytest.mark.parametrize(("pattern", "outcome"), [("no browser|no Slurm", "failed"), ("no Slurm", "skipped")])
+def test_a_skip_fails_where_the_environment_says_so(pattern, outcome, monkeypatch):
+    monkeypatch.setenv("FAIL_ON_SKIP", pattern)
+    report = SimpleNamespace(skipped=True, outcome="skipped", longrepr=("file.py", 3, "Skipped: there is no browser"))
+    hook = conftest.pytest_runtest_makereport(None, None)
+    next(hook)
+    with pytest.raises(StopIteration) as stop:
+        hook.send(report)
+    assert stop.value.value.outcome == outcome
 
 
 def _item(file, slow=True, **values):

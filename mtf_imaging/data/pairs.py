@@ -2,19 +2,19 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
 from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.errors import DataError
+from mtf_imaging.inference.several import image_of, named_inputs, named_outputs, output_of, target_name
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
-IMAGE, TARGET = "image", "labels"
-Pair = tuple[np.ndarray, np.ndarray]  # a prediction, or an image, with its target
+Pair = tuple[Any, dict[str, np.ndarray]]  # an image, or a dict of several inputs; and targets by output
 
 
 class Samples(Protocol):
@@ -31,42 +31,62 @@ class Samples(Protocol):
     def __getitem__(self, place: Any, /) -> Any: ...
 
 
+# One array; or arrays by name, or in the order of the inputs or outputs of a network.
+Arrays = Samples | Mapping[str, Samples] | Sequence[Samples]
+
+
+class Spec(NamedTuple):
+    """The shape and dtype of one sample."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+
+
 class ArrayPairs:
     """Images and targets in arrays, from which each process reads only its own region.
 
     The order changes with every pass over the samples.
 
     Args:
-      images: Array[samples, spatial..., channels].
-      targets: Array[samples, ...].
+      images: Array[samples, spatial..., channels]; a dict of arrays if the network has several inputs.
+      targets: Array[samples, ...]; a dict of arrays by output, or a tuple, if it has several outputs.
+
+    Attributes:
+      inputs, targets: the specifications of a sample, by input and by output.
 
     Raises:
-      DataError: there are no samples, or as many images as targets.
+      DataError: there are no samples, or the arrays have different numbers of them.
     """
 
-    def __init__(self, images: Samples, targets: Samples) -> None:
-        counts = len(images), len(targets)
-        if counts[0] != counts[1] or not counts[0]:
-            what = f"there are {counts[0]} images, but {counts[1]} targets"
-            raise DataError(f"{what}. Fix: give a target for each image, along the first axis of both arrays.")
-        self._arrays = {IMAGE: images, TARGET: targets}
+    def __init__(self, images: Any, targets: Any) -> None:
+        inputs, outputs = named_inputs(images), named_outputs(targets)
+        self._inputs, self._targets = inputs, outputs
+        self._arrays: dict[str, Samples] = inputs | {target_name(name): own for name, own in outputs.items()}
+        self.inputs, self.targets = (
+            {name: Spec(tuple(own.shape[1:]), np.dtype(own.dtype)) for name, own in arrays.items()}
+            for arrays in (inputs, outputs)
+        )
+        counts = {len(array) for array in self._arrays.values()}
+        if len(counts) > 1 or 0 in counts:
+            described = ", ".join(f"{len(array)} for {name}" for name, array in self._arrays.items())
+            raise DataError(
+                f"the arrays have other numbers of samples, or none: {described}. Fix: give a target for each image, "
+                "along the first axis of all arrays."
+            )
         self._whole = {name: [slice(None)] * len(array.shape) for name, array in self._arrays.items()}
         self._order = functools.lru_cache(2)(self._new_order)
 
     def __len__(self) -> int:
-        return len(self._arrays[IMAGE])
+        return len(next(iter(self._arrays.values())))
 
     def __iter__(self) -> Iterator[Pair]:
-        images, targets = self._arrays.values()
-        return ((np.asarray(images[i]), np.asarray(targets[i])) for i in range(len(self)))
+        def sample(arrays: Mapping[str, Samples], number: int) -> dict[str, np.ndarray]:
+            return {name: np.asarray(array[number]) for name, array in arrays.items()}
 
-    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype]:
-        """Returns the shape of an image, the shape of a target, and the dtype of targets."""
-        images, targets = self._arrays.values()
-        return tuple(images.shape[1:]), tuple(targets.shape[1:]), np.dtype(targets.dtype)
+        return ((image_of(sample(self._inputs, i)), sample(self._targets, i)) for i in range(len(self)))
 
     def sizes(self, data_dir: object) -> tuple[int, ...]:
-        return self.shapes()[0][:-1]
+        return _largest(self.inputs)[:-1]
 
     def batches(
         self, data_dir: object, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
@@ -113,11 +133,19 @@ class ArrayPairs:
             yield self._stacked([number % len(self) for number in range(first, first + batch_size)], self._whole)
 
 
+def _largest(inputs: Mapping[str, Spec]) -> tuple[int, ...]:
+    """Returns the shape of the image among several inputs: the one with most dimensions."""
+    return max((spec.shape for spec in inputs.values()), key=len)
+
+
 class DatasetPairs:
     """The pairs (image, target) of a `tf.data.Dataset` without batches, which must have the same order in every run.
 
     Args:
-      dataset: the dataset.
+      dataset: the dataset. Several inputs or outputs are dicts of tensors.
+
+    Attributes:
+      inputs, targets: the specifications of a sample, by input and by output.
 
     Raises:
       DataError: its elements are not pairs of tensors with known shapes.
@@ -125,48 +153,53 @@ class DatasetPairs:
 
     def __init__(self, dataset: "tf.data.Dataset") -> None:
         spec = dataset.element_spec
-        known = isinstance(spec, tuple) and len(spec) == 2 and all(part.shape.is_fully_defined() for part in spec)
-        if not known:
-            what = f"the elements of the dataset are {spec}, but must be pairs of an image and a target of known shapes"
-            fix = "map them to pairs, without batches, and set their shapes with tf.ensure_shape"
-            raise DataError(f"{what}. Fix: {fix}.")
+        parts = [named_inputs(spec[0]), named_outputs(spec[1])] if isinstance(spec, tuple) and len(spec) == 2 else []
+        if not parts or not all(own.shape.is_fully_defined() for part in parts for own in part.values()):
+            raise DataError(
+                f"the elements of the dataset are {spec}, but must be pairs of an image and a target of known shapes. "
+                "Fix: map them to pairs, without batches, and set their shapes with tf.ensure_shape."
+            )
         self._dataset = dataset
-
-    def __iter__(self) -> Iterator[Pair]:
-        return iter(self._dataset.as_numpy_iterator())
-
-    def shapes(self) -> tuple[tuple[int, ...], tuple[int, ...], np.dtype]:
-        """Returns the shape of an image, the shape of a target, and the dtype of targets."""
-        image, target = self._dataset.element_spec
-        return tuple(image.shape), tuple(target.shape), np.dtype(target.dtype.as_numpy_dtype)
+        self.inputs, self.targets = (
+            {name: Spec(tuple(own.shape), np.dtype(own.dtype.as_numpy_dtype)) for name, own in part.items()}
+            for part in parts
+        )
 
     def sizes(self, data_dir: object) -> tuple[int, ...]:
-        return self.shapes()[0][:-1]
+        return _largest(self.inputs)[:-1]
 
     def batches(
         self, data_dir: object, *, batch_size: int, sizes: tuple[int, ...], seed: int, start_step: int
     ) -> Iterator[dict]:
         batched = self._dataset.repeat().batch(batch_size, drop_remainder=True).skip(start_step)
-        return ({IMAGE: image, TARGET: target} for image, target in batched)
+        for image, target in batched:
+            targets = named_outputs(target)
+            yield named_inputs(image) | {target_name(name): own for name, own in targets.items()}
 
 
 class ScoredPairs:
-    """The score of predictions for held-out pairs, as an evaluation; see `training.evaluation`.
+    """The scores of predictions for held-out pairs, as an evaluation; see `training.evaluation`.
 
     Args:
-      pairs: the pairs, with the method `in_order` if the loss is computed as well.
-      measure: the name of the measure.
+      pairs: the pairs.
+      measures: the name of the measure of each output.
     """
 
-    def __init__(self, pairs: ArrayPairs, measure: str) -> None:
-        self._pairs, self.measures = pairs, (measure,)
+    def __init__(self, pairs: ArrayPairs, measures: Mapping[str, str]) -> None:
+        self._pairs = pairs
+        self._scores = {
+            f"{output}_{name}" if output else name: (output, MEASURES[name]) for output, name in measures.items()
+        }
+        self.measures = tuple(self._scores)
 
     def open(self, eval_dir: object, sizes: tuple[int, ...] | None) -> Callable[..., Any]:
-        (name,) = self.measures
-
-        def evaluate(predict: Callable[[np.ndarray], Any]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            predicted = ((predict(image), target) for image, target in self._pairs)
-            return {name: MEASURES[name](predicted)}, {}
+        def evaluate(predict: Callable[[Any], Any]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
+            totals: dict[str, Any] = dict.fromkeys(self._scores, 0.0)
+            for image, targets in self._pairs:
+                predicted = predict(image)
+                for score, (output, measure) in self._scores.items():
+                    totals[score] += measure.of_pair(np.asarray(output_of(predicted, output)), targets[output])
+            return {score: float(measure.score(totals[score])) for score, (_, measure) in self._scores.items()}, {}
 
         return evaluate
 
@@ -174,35 +207,53 @@ class ScoredPairs:
         return self._pairs.in_order(batch_size)
 
 
-def _dice(pairs: Iterable[Pair]) -> float:
-    """Returns the mean Dice of all classes but 0, or of all channels, each over the voxels of all pairs."""
-    totals = np.zeros(2)
-    for prediction, target in pairs:
-        channels = np.arange(prediction.shape[-1])
-        if prediction.ndim == target.ndim:
-            predicted, real = prediction > 0.5, target > 0.5
-        else:
-            channels = channels[1:]
-            predicted, real = np.argmax(prediction, -1)[..., None] == channels, target[..., None] == channels
-        axes = tuple(range(prediction.ndim - 1))
-        totals = totals + np.stack([2 * (predicted & real).sum(axes), predicted.sum(axes) + real.sum(axes)], -1)
-    shared, both = np.atleast_2d(totals).T
-    return float(np.mean(np.where(both, shared / np.maximum(both, 1), 1.0)))
+class Measure(NamedTuple):
+    """A measure of many predictions.
+
+    Attributes:
+      of_pair: maps a prediction and its target to numbers, which are added up over all pairs.
+      score: maps these sums to the score.
+    """
+
+    of_pair: Callable[[np.ndarray, np.ndarray], np.ndarray]
+    score: Callable[[np.ndarray], float]
 
 
-def _accuracy(pairs: Iterable[Pair]) -> float:
-    """Returns the share of images whose class is predicted."""
-    return float(np.mean([np.argmax(prediction, -1) == target for prediction, target in pairs]))
+def _overlaps(prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+    """Returns twice the shared voxels and the sum of both sizes, for all classes but 0 or for all channels."""
+    channels = np.arange(prediction.shape[-1])
+    if prediction.ndim == target.ndim:
+        predicted, real = prediction > 0.5, target > 0.5
+    else:
+        channels = channels[1:]
+        predicted, real = np.argmax(prediction, -1)[..., None] == channels, target[..., None] == channels
+    axes = tuple(range(prediction.ndim - 1))
+    return np.stack([2 * (predicted & real).sum(axes), predicted.sum(axes) + real.sum(axes)])
 
 
-def _r2(pairs: Iterable[Pair]) -> float:
+def _dice(totals: np.ndarray) -> float:
+    """Returns the mean Dice of all channels, each over the voxels of all pairs."""
+    shared, both = totals
+    return np.mean(np.where(both, shared / np.maximum(both, 1), 1.0))
+
+
+def _hits(prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+    return np.array([np.mean(np.argmax(prediction, -1) == target), 1.0])
+
+
+def _moments(prediction: np.ndarray, target: np.ndarray) -> np.ndarray:
+    values = target.astype(np.float64)
+    return np.array([values.size, values.sum(), np.square(values).sum(), np.square(values - prediction).sum()])
+
+
+def _r2(totals: np.ndarray) -> float:
     """Returns the coefficient of determination, 1 - sum of squared errors / sum of squared distances to the mean."""
-    count = total = squares = errors = 0.0
-    for prediction, target in pairs:
-        values = target.astype(np.float64)
-        count, total, squares = count + values.size, total + values.sum(), squares + np.square(values).sum()
-        errors += np.square(values - prediction).sum()
-    return float(1 - errors / (squares - total**2 / count))
+    count, total, squares, errors = totals
+    return 1 - errors / (squares - total**2 / count)
 
 
-MEASURES = {"dice": _dice, "accuracy": _accuracy, "r2": _r2}
+MEASURES = {
+    "dice": Measure(_overlaps, _dice),
+    "accuracy": Measure(_hits, lambda totals: totals[0] / totals[1]),
+    "r2": Measure(_moments, _r2),
+}

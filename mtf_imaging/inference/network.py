@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from mtf_imaging.engine.layout.regions import Region, whole_region
+from mtf_imaging.errors import ShapeError
 from mtf_imaging.files.blocks import Voxels
 
 if TYPE_CHECKING:
@@ -24,11 +25,12 @@ class Slices:
     """The slices of an image, and of its prediction, that the processes compute.
 
     A region is a tuple of Python slices, one for each dimension of one image: the spatial dimensions, then channels or
-    classes. All processes make the same calls.
+    classes. All processes make the same calls. If the network has several inputs, an image is a dict of arrays by name.
 
     Attributes:
       group: the processes.
-      inputs: the region of an image `[x, y, z, channels]` that each process passes to `predict`.
+      inputs: the region of an image `[x, y, z, channels]` that each process passes to `predict`; if the network has
+        several inputs, these regions by the names of the inputs.
       outputs: the region of the prediction `[x, y, z, classes]` that each process receives; if the prediction has
         several arrays, these regions by the names of the arrays.
       predict: maps the images of a batch, `[images, *inputs[group.index]]`, to their predictions, `[images,
@@ -38,9 +40,9 @@ class Slices:
     """
 
     group: "Group"
-    inputs: Sequence[Region]
+    inputs: Any
     outputs: Any
-    predict: Callable[[np.ndarray], Any]
+    predict: Callable[[Any], Any]
     batch: Sequence[slice]
     parts: "Callable[[Voxels, Consume, int], None] | None" = None
 
@@ -49,9 +51,9 @@ class Slices:
         """The number of images in a batch."""
         return max(images.stop for images in self.batch)
 
-    def predict_image(self, image: Voxels) -> Any:
+    def predict_image(self, image: Any) -> Any:
         """Returns the prediction for a single image in this process's region; the batch size must be 1."""
-        return of_each(lambda array: array[0], self.predict(np.asarray(image)[np.newaxis]))
+        return of_each(lambda array: array[0], self.predict(one_batch(image)))
 
     def predict_parts(self, image: Voxels, consume: "Consume", first: int = 0) -> None:
         """Predicts a single image in this process's region, part by part; the batch size must be 1.
@@ -108,28 +110,42 @@ class Network:
 
     of_sizes: Callable[[tuple[int, ...]], Slices]
 
-    def __call__(self, image: np.ndarray) -> Prediction:
+    def __call__(self, image: Any) -> Prediction:
         """Returns the prediction for a whole image, `[x, y, z, channels]`, in every process."""
-        return self.predict_batch(image[np.newaxis])[0]
+        return self.predict_batch(one_batch(image))[0]
 
     def slices(self, sizes: Sequence[int]) -> Slices:
         """Returns the slices of an image with these sizes along the spatial dimensions."""
         return self.of_sizes(tuple(sizes))
 
-    def predict_batch(self, images: np.ndarray) -> list[Prediction]:
+    def predict_batch(self, images: Any) -> list[Prediction]:
         """Returns the prediction for each of several images, in every process.
 
         Args:
-          images: `[images, x, y, z, channels]`. The last image fills up the last batch.
+          images: `[images, x, y, z, channels]`; a dict of arrays if the network has several inputs. The last image
+            fills up the last batch.
+
+        Raises:
+          ShapeError: the inputs are others than those of the network.
         """
-        own = self.slices(images.shape[1:-1])
+        own = self.slices(image_sizes(images))
+        if _names(images) != _names(own.inputs):
+            raise ShapeError(
+                f"the network has {_inputs_text(own.inputs)}, but the image has {_inputs_text(images)}. Fix: give one "
+                "array for a network with one input, and a dict of arrays by name for several."
+            )
         number, results = own.group.index, []
-        for first in range(0, len(images), own.batch_size):
-            batch = images[first : first + own.batch_size]
+        count = len(next(iter(images.values())) if isinstance(images, Mapping) else images)
+
+        def cut(array: np.ndarray, regions: Sequence[Region]) -> np.ndarray:
+            batch = array[first : first + own.batch_size]
             missing = own.batch_size - len(batch)
             filled = np.concatenate([batch, np.repeat(batch[-1:], missing, axis=0)]) if missing else batch
-            arrays = own.predict(filled[(own.batch[number], *own.inputs[number])])
-            results += [_whole(own, arrays, at) for at in range(len(batch))]
+            return filled[(own.batch[number], *regions[number])]
+
+        for first in range(0, count, own.batch_size):
+            arrays = own.predict(of_each(cut, images, own.inputs))
+            results += [_whole(own, arrays, at) for at in range(min(own.batch_size, count - first))]
         return results
 
     def map(self, change: Callable[[Slices, tuple[int, ...]], Slices]) -> "Network":
@@ -197,6 +213,29 @@ def of_each(function: Callable[..., Any], arrays: Any, *more: Any) -> Any:
     if isinstance(arrays, Mapping):
         return {name: function(array, *(each[name] for each in more)) for name, array in arrays.items()}
     return function(arrays, *more)
+
+
+def one_batch(image: Any) -> Any:
+    """Returns an image as a batch of one image."""
+    return of_each(lambda array: np.asarray(array)[np.newaxis], image)
+
+
+def image_sizes(images: Any) -> tuple[int, ...]:
+    """Returns the sizes of images along their spatial dimensions; of several inputs, of the one with most dimensions.
+
+    >>> image_sizes({"age": np.zeros((2, 1)), "image": np.zeros((2, 8, 6, 7, 3))})
+    (8, 6, 7)
+    """
+    arrays = images.values() if isinstance(images, Mapping) else [images]
+    return tuple(max((array.shape for array in arrays), key=len)[1:-1])
+
+
+def _names(images: Any) -> set[str] | None:
+    return {*images} if isinstance(images, Mapping) else None
+
+
+def _inputs_text(images: Any) -> str:
+    return f"the inputs {', '.join(images)}" if isinstance(images, Mapping) else "one input"
 
 
 def of_image(batch: Sequence[slice], regions: Sequence[Region], at: int) -> list[Region]:

@@ -28,16 +28,17 @@ def sliding(network: Network, window: SlidingWindow, progress: bool = False) -> 
       progress: whether to show progress on stderr, if an image takes long.
 
     Raises:
-      ConfigError: the network has several outputs.
+      ConfigError: the network has several inputs or outputs.
       ShapeError: the network does not predict an array of the window's size.
     """
     windows = network.slices(window.size)
-    if isinstance(windows.outputs, Mapping):
-        raise ConfigError(
-            f"sliding_window: predictions of several parts ({', '.join(windows.outputs)}) cannot be averaged over "
-            "windows. Fix: use sliding_window none.",
-            ["sliding_window"],
-        )
+    for what, parts in (("inputs", windows.inputs), ("outputs", windows.outputs)):
+        if isinstance(parts, Mapping):
+            raise ConfigError(
+                f"sliding_window: a network with several {what} ({', '.join(parts)}) cannot slide over an image. Fix: "
+                "use sliding_window none.",
+                ["sliding_window"],
+            )
     (*spatial, _), shape = whole_shape(windows.inputs), whole_shape(windows.outputs)
     if shape[:-1] != tuple(spatial) or tuple(spatial) != window.size:
         raise ShapeError(

@@ -21,7 +21,7 @@ from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.data.records.splits import Fold, check_cases
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.engine.layout import Layout
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import ConfigError, DataError, Interrupted
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, as_cleanup
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.jobs.choices.layout import choose_layout
@@ -136,7 +136,9 @@ def cross_validate(own: CrossValidateSettings) -> dict[str, Any]:
                 data, fold=fold, num_folds=None, splits_file=runs.splits_file, fold_digest=None
             )
             save = functools.partial(own.save_configuration, fold) if own.save_configuration else None
-            train(**values_of(TrainSettings, own, **in_fold, data=of_fold, save_configuration=save))
+            history = train(**values_of(TrainSettings, own, **in_fold, data=of_fold, save_configuration=save))
+            if history.stopped:
+                raise Interrupted(history.stopped)
             gc.collect()  # programs are parts of reference cycles
             in_fold |= {"layout": Layout.of(layout), "resolution": None, "output_dir": runs.evaluation(fold)}
             evaluate(**values_of(EvaluateSettings, own, **in_fold, spacing_table=known, cases=cases[fold]))

@@ -11,6 +11,7 @@ from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.engine.meshes.group import Group
 from mtf_imaging.engine.program.program import Program
+from mtf_imaging.errors import Interrupted
 from mtf_imaging.files.provenance.runs import training_provenance
 from mtf_imaging.files.run_folder import CONFIG, EVAL
 from mtf_imaging.jobs.choices.layout import choose_layout
@@ -20,8 +21,9 @@ from mtf_imaging.jobs.data.folds import FoldData, resolve_fold
 from mtf_imaging.jobs.data.training_data import TrainingData, as_training_data, sample_sizes, with_patches
 from mtf_imaging.jobs.held_out.cases import HeldOut, make_evaluator, open_held_out
 from mtf_imaging.jobs.held_out.loss import Trained
+from mtf_imaging.jobs.history import History
 from mtf_imaging.jobs.processes.devices import check_agreement, join, joined
-from mtf_imaging.jobs.processes.stop_signals import StopSignals
+from mtf_imaging.jobs.processes.stop_signals import NAMES, StopSignals
 from mtf_imaging.jobs.runs import folder as run_folder
 from mtf_imaging.jobs.runs.observers import evaluation_interval, open_observers
 from mtf_imaging.jobs.steps.batches import check_data, open_batches
@@ -56,7 +58,7 @@ Watch = Callable[[Program, TrainingStep, Layout], Observer]
 
 
 @takes(TrainSettings)
-def train(own: TrainSettings) -> dict[str, float]:
+def train(own: TrainSettings) -> History:
     """Trains a network, or resumes the run in the folder exactly where it stopped.
 
     The function writes checkpoints, `losses.csv`, `progress.png` and TensorBoard events to the folder of the run. With
@@ -66,16 +68,23 @@ def train(own: TrainSettings) -> dict[str, float]:
     the progress.
 
     Returns:
-      The loss and the measures of the last step; an empty dict if no steps are left or `dry_run` is set.
+      The history of the losses and scores, also if `stop` or a callback has stopped the run.
 
     Raises:
-      Interrupted: the run was asked to stop and has saved a checkpoint; the same call resumes it.
+      Interrupted: a signal has stopped the run, which has saved a checkpoint; the same call resumes it.
       ConfigError, DataError, LayoutError, CheckpointError: an argument or a folder is invalid.
       ClusterError: another process is lost.
       TrainingError: the loss is not finite.
       OutOfMemoryError: a device has too little memory for the step.
     """
-    return run_training(own)
+    stopped = None
+    try:
+        run_training(own)
+    except Interrupted as error:
+        if error.reason is None or error.reason in NAMES.values():
+            raise
+        stopped = str(error)
+    return History(own.task, own.model_dir, stopped)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -127,7 +136,14 @@ class _Plan:
 
 
 def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, float]:
-    """Does the same as `train`, with an additional observer from `watch`, which is called last."""
+    """Does the same as `train`, with an additional observer from `watch`, which is called last.
+
+    Returns:
+      The loss and the measures of the last step; an empty dict if no steps are left or `dry_run` is set.
+
+    Raises:
+      Interrupted: the run was stopped, also by `stop` or a callback.
+    """
     if own.profile_steps is not None:
         parse_steps(own.profile_steps, own.num_steps)
     with contextlib.ExitStack() as stack:
@@ -149,7 +165,8 @@ def run_training(own: TrainSettings, watch: Watch | None = None) -> dict[str, fl
         if not checkpoints.restore() and run.initial:
             run.initial.apply(built.program)
         observers = _open_observers(run, plan, built, evaluator)
-        if run.callbacks and run.group.is_first:
+        if run.callbacks:
+            run.callbacks.follow(plan.step.optimizer, built.program)
             observers.append(run.callbacks)
         if watch:
             observers.append(watch(built.program, plan.step, plan.layout))
@@ -171,12 +188,12 @@ def _open_run(own: TrainSettings, stack: contextlib.ExitStack) -> _Run:
     if own.handle_signals:
         signals, own_stop = stack.enter_context(StopSignals()), stop
         stop = lambda: signals.reason() or own_stop()  # noqa: E731
-    callbacks = Callbacks(own.callbacks) if own.callbacks else None
+    devices = own.devices or Devices()
+    group = join(devices)
+    callbacks = Callbacks(own.callbacks, Path(own.model_dir), group) if own.callbacks else None
     if callbacks:
         before = stop
         stop = lambda: callbacks.reason() or before()  # noqa: E731
-    devices = own.devices or Devices()
-    group = join(devices)
     data = as_training_data(own.data)
     for settings in (data, own):
         check_settings(settings, data.kind)
@@ -203,6 +220,8 @@ def _make_plan(run: _Run) -> _Plan:
     if frequencies is not None:
         task = task.with_class_frequencies(frequencies)
     step = training_step(own, task, sample_sizes(data, whole))
+    if run.callbacks and run.callbacks.reducing:
+        step = dataclasses.replace(step, optimizer=step.optimizer.with_factor())
     layout = choose_layout(step, run.devices, run.group, own.offload_dir) if own.layout == AUTO else own.layout
     monitor = own.monitor or data.images.measure(data.description)
     return _Plan(step, Layout.of(layout), whole, frequencies, monitor)

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from mtf_imaging.data.sampling.buckets import parse_grids
+from mtf_imaging.errors import ConfigError
 from mtf_imaging.kinds.facts import Facts
 from mtf_imaging.kinds.networks import task_for
 from mtf_imaging.settings.inference import ExportSettings
@@ -25,7 +26,14 @@ class ExportedRun(NamedTuple):
         from mtf_imaging.evaluation.export.networks import TrainedNetworks  # imported here because of TensorFlow
 
         own, task = self.own, task_for(self.own.task, description)
-        return TrainedNetworks(task, sizes, self.runs, own.checkpoint, own.dtype, own.progress, own.averages)
+        networks = TrainedNetworks(task, sizes, self.runs, own.checkpoint, own.dtype, own.progress, own.averages)
+        if description is not None and isinstance(networks.image_dims, dict):
+            raise ConfigError(
+                f"the network of task {type(task).__name__} has the inputs {', '.join(networks.image_dims)}, but "
+                "one for files of images has the single input image. Fix: use a task whose predict takes only image.",
+                ["task"],
+            )
+        return networks
 
     def sizes(self, facts: Facts) -> tuple[tuple[int, ...], ...]:
         """Returns the sizes of the network's input, in ascending order."""

@@ -108,10 +108,16 @@ class Network:
             )
         shapes: dict[str, tuple[int, ...]] = {}
         specs = {}
+        largest = max((shape for shape, _ in signature.values()), key=len)
+        built = dict(zip(names, largest[1:-1]))
         for key, (shape, dtype) in signature.items():
             dims = [_BATCH, *names[: max(0, len(shape) - 2)], _CHANNELS][: len(shape)]
             given = {_BATCH: batch or shape[0] or 1, **sizes, _CHANNELS: shape[-1] or channels}
-            full = {name: given.get(name) or own for name, own in zip(dims, shape, strict=True)}
+            full = {
+                # An input that was built with another size than the first one keeps it, such as a half resolution.
+                name: own if own and own != built.get(name, own) else given.get(name) or own
+                for name, own in zip(dims, shape, strict=True)
+            }
             missing = [name for name, size in full.items() if not size]
             if missing:
                 raise ShapeError(

@@ -37,6 +37,11 @@ class NetworkTask:
     ) -> None:
         self._network, self._loss, self._targets, self._predict = network, loss, targets, predict
 
+    @property
+    def input_names(self) -> tuple[str, ...]:
+        """The names of the inputs of the network."""
+        return self._network.input_names
+
     def inputs(self, batch_size: int, sizes: tuple[int, ...], *, dtype: str, labels: bool) -> Inputs:
         """Returns the inputs of the network and, for `loss`, the targets; see `training.task.Task`."""
         images = self._network.inputs(batch_size, **dict(zip("xyz", sizes, strict=False)))
@@ -49,7 +54,7 @@ class NetworkTask:
                 )
         if not labels:
             return images
-        known = dict(pair for shape, _ in images.values() for pair in parse_shape(shape))
+        known = max((dict(parse_shape(shape)) for shape, _ in images.values()), key=len)
         space = [name for name in known if name != "channels"]
         targets = self._targets or {_LABELS: (",".join(space), "int32")}
         return images | {
@@ -59,7 +64,7 @@ class NetworkTask:
 
     def loss(self, **inputs: mtf.Tensor) -> tuple[mtf.Tensor, dict[str, mtf.Tensor]]:
         """Returns the loss and the measures; the network computes as in training, except for held-out cases."""
-        images = {name: inputs.pop(name) for name in self._network.input_names}
+        images = {name: inputs.pop(name) for name in self.input_names}
         result = self._loss(self._network(training=not is_inference(), **images), **inputs)
         return result if isinstance(result, tuple) else (result, {})
 

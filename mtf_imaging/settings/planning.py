@@ -153,7 +153,7 @@ class BenchSettings(PlannedStepSettings, RecipeSettings, ProgressSettings):
 
     layouts: "Sequence[Layout | Setup]" = setting(default=())
     steps: int = setting(default=10, unit="steps", least=1, flag=True)
-    seed: int = setting(default=0)
+    seed: int = setting(default=0, least=0)
 
 
 PATCHES = ("auto", "always", "never")  # the components of a plan

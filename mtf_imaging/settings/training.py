@@ -111,7 +111,7 @@ class FoldsSettings(Settings):
 
     num_folds: int | None = setting(default=None, least=2, flag=True)
     splits_file: str | Path | None = setting(default=None, flag=True, shared=False)
-    split_seed: int = setting(default=0)
+    split_seed: int = setting(default=0, least=0)
 
 
 @settings

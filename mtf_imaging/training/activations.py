@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.program.tracing import trace_only
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.inference.network import Network, Prediction
+from mtf_imaging.inference.network import Network, Prediction, image_sizes, of_each, one_batch
 from mtf_imaging.spelling import did_you_mean
 
 _BATCH = "batch"
@@ -30,11 +30,11 @@ class TrainedNetwork(Network):
     sizes: tuple[int, ...]
     activations_of: Callable[[tuple[int, ...]], "Activations"]
 
-    def __call__(self, image: np.ndarray) -> Prediction:
+    def __call__(self, image: Any) -> Prediction:
         """Returns the prediction for a whole image, in every process.
 
         Raises:
-          ShapeError: the image has another number of dimensions.
+          ShapeError: the image has another number of dimensions, or other inputs.
         """
         return super().__call__(self._as_image(image))
 
@@ -43,20 +43,21 @@ class TrainedNetwork(Network):
         """The names of all activations, in the order of their computation."""
         return self.activations_of(self.sizes).names
 
-    def activations(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
+    def activations(self, image: Any, names: str | Sequence[str]) -> Any:
         """Computes activations for a whole image, in every process; see `Activations.compute`.
 
         Raises:
           ShapeError: the image has another number of dimensions.
         """
         image = self._as_image(image)
-        return self.activations_of(image.shape[:-1]).compute(image, names)
+        return self.activations_of(image_sizes(one_batch(image))).compute(image, names)
 
-    def _as_image(self, image: np.ndarray) -> np.ndarray:
-        image = np.asarray(image)
-        if image.ndim != len(self.sizes) + 1:
+    def _as_image(self, image: Any) -> Any:
+        image = of_each(np.asarray, image)
+        if len(image_sizes(one_batch(image))) != len(self.sizes):
+            shape = of_each(np.shape, image)
             raise ShapeError(
-                f"the image has the shape {image.shape}, but the network needs {len(self.sizes)} spatial dimensions "
+                f"the image has the shape {shape}, but the network needs {len(self.sizes)} spatial dimensions "
                 "and the channels. Fix: pass an array [spatial dimensions..., channels], without a batch dimension."
             )
         return image
@@ -71,7 +72,7 @@ class Activations:
 
     Args:
       predict: the function of a program, which computes the network.
-      inputs: the inputs of the function, as in `Program`; the first one is the image.
+      inputs: the inputs of the function, as in `Program`.
       program: the program of the network, whose weights are used.
       mesh_impl: the mesh implementation, as in `Program`.
     """
@@ -85,11 +86,11 @@ class Activations:
         """The names of all activations, in the order of their computation."""
         return tuple(_activations(trace_only(self._predict, self._inputs, self._program.layout).graph, self._inputs))
 
-    def compute(self, image: np.ndarray, names: str | Sequence[str]) -> Any:
+    def compute(self, image: Any, names: str | Sequence[str]) -> Any:
         """Computes activations; the first call for some names builds a program.
 
         Args:
-          image: array [spatial dimensions..., channels].
+          image: array [spatial dimensions..., channels]; a dict of arrays if the network has several inputs.
           names: a name, or several names.
 
         Returns:
@@ -105,7 +106,8 @@ class Activations:
                 f"activations: the network has no activation '{unknown[0]}'.{did_you_mean(unknown[0], self.names)} "
                 f"Fix: use a name that activation_names lists, such as '{self.names[0]}'."
             )
-        arrays = {name: _plain(array) for name, array in self._build(several)(image=image[None]).items()}
+        images = one_batch(image if isinstance(image, Mapping) else {next(iter(self._inputs)): image})
+        arrays = {name: _plain(array) for name, array in self._build(several)(**images).items()}
         return arrays[names] if isinstance(names, str) else arrays
 
     def _build_program(self, names: tuple[str, ...]) -> Program:

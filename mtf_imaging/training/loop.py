@@ -101,10 +101,12 @@ def _check_stop(stop: Callable[[], str | None], number: int, start: int, checkpo
     if number > start:
         checkpoints.save_once()
         checkpoints.wait()
-    raise Interrupted(
+    error = Interrupted(
         f"{why}: stopped after {number} steps; last checkpoint: {checkpoints.last or 'none'}. "
         "Start the run again to resume it."
     )
+    error.reason = why
+    raise error
 
 
 class _StepResult(NamedTuple):

@@ -4,7 +4,7 @@ import contextlib
 import dataclasses
 import functools
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,26 @@ from mtf_imaging.engine.meshes import group as groups
 from mtf_imaging.engine.program.program import Program
 from mtf_imaging.engine.turns.store import as_tensor
 from mtf_imaging.errors import ConfigError, ShapeError
-from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.files.run_folder import weights_folder
 from mtf_imaging.files.scratch import is_own_file
-from mtf_imaging.inference.network import Consume, Network, Slices, by_size, of_each, prepared, whole_shape
+from mtf_imaging.inference.network import (
+    Consume,
+    Network,
+    Slices,
+    by_size,
+    image_sizes,
+    of_each,
+    one_batch,
+    prepared,
+    whole_shape,
+)  # fmt: skip
 from mtf_imaging.inference.progress import passed
 from mtf_imaging.inference.sliding import sliding
 from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.activations import Activations, TrainedNetwork
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.task import Task, task_inputs
+from mtf_imaging.training.task import Task, prediction, task_inputs
 
 BUILDING = "building the network"
 _PLANES = 8  # windows of one slice that a processor computes together
@@ -82,7 +91,7 @@ class NetworkBuilder:
         elif batch_size == 1:
             layout = for_one_volume(layout)
         inputs = task_inputs(self.task, batch_size, sizes, dtype=self.dtype, labels=False)
-        return Program(self.task.predict, inputs, layout=layout, mesh_impl=self.mesh_impl, variables=variables)
+        return Program(prediction(self.task), inputs, layout=layout, mesh_impl=self.mesh_impl, variables=variables)
 
     def as_network(self, program: Program) -> Network:
         """Returns the network of a program that `program` has built."""
@@ -94,35 +103,39 @@ def program_slices(program: Program, progress: bool = False) -> Slices:
     """Returns the slices of the images that a program takes.
 
     Args:
-      program: a program with the input `image`, whose results have `batch` as the first dimension.
+      program: a program whose inputs and results have `batch` as the first dimension.
       progress: whether to show progress on stderr while the network is built, and while turns compute an image.
     """
-    inputs, outputs = program.regions("image"), program.output_regions()
+    names, outputs = tuple(program.input_specs), program.output_regions()
+    inputs: Any = {name: program.regions(name) for name in names} if len(names) > 1 else program.regions(names[0])
     shown = iter([progress])
 
     def first_shown() -> contextlib.AbstractContextManager:
         return building(BUILDING, progress=next(shown, False))  # TensorFlow optimizes the graph in the first call
 
-    def predict(images: np.ndarray) -> Any:
-        with first_shown():
-            return of_each(np.asarray, program.call_slices(image=_without_copy(images)))
+    def by_name(images: Any) -> dict[str, Any]:
+        return of_each(_without_copy, images if isinstance(images, Mapping) else {names[0]: images})
 
-    def parts(image: Voxels, consume: Consume, first: int) -> None:
-        given = _without_copy(np.asarray(image)[np.newaxis])
-        with first_shown(), passed(None, "rows", "row", progress, total=given.shape[1]) as bar:
+    def predict(images: Any) -> Any:
+        with first_shown():
+            return of_each(np.asarray, program.call_slices(**by_name(images)))
+
+    def parts(image: Any, consume: Consume, first: int) -> None:
+        given = by_name(one_batch(image))
+        with first_shown(), passed(None, "rows", "row", progress, total=image_sizes(given)[0]) as bar:
 
             def consume_batch(rows: slice, values: np.ndarray) -> None:
                 consume(rows, values[0])
                 bar.update(rows.stop - rows.start)
 
-            program.stream_slices(consume_batch, image=given)
+            program.stream_slices(consume_batch, **given)
 
     def of_image(regions: Sequence[Any]) -> list[Any]:
         return [tuple(region[1:]) for region in regions]
 
-    group = groups.current() if len(inputs) > 1 else groups.ALONE
-    batch = [region[0] for region in inputs]
-    slices = Slices(group, of_image(inputs), of_each(of_image, outputs), predict, batch)
+    batch = [region[0] for region in program.regions(names[0])]
+    group = groups.current() if len(batch) > 1 else groups.ALONE
+    slices = Slices(group, of_each(of_image, inputs), of_each(of_image, outputs), predict, batch)
     return slices.replace(parts=parts) if program.streams and slices.batch_size == 1 else slices
 
 
@@ -133,7 +146,8 @@ def _without_copy(images: np.ndarray) -> np.ndarray | tf.Tensor:
 
 def network_of_slices(slices: Slices) -> Network:
     """Returns a network for images of one size."""
-    own = whole_shape(slices.inputs)[:-1]
+    inputs = slices.inputs.values() if isinstance(slices.inputs, Mapping) else [slices.inputs]
+    own = max(map(whole_shape, inputs), key=len)[:-1]
 
     def of_sizes(sizes: tuple[int, ...]) -> Slices:
         if sizes != own:
@@ -179,7 +193,8 @@ def predictor(
 
     Returns:
       A function that maps an image, array [x, y, z, channels], to probabilities, array [x, y, z, classes], or to the
-      arrays of another prediction; see `inference.network.Prediction`. If several processes have joined, its method
+      arrays of another prediction; see `inference.network.Prediction`. If the network has several inputs, an image is a
+      dict of arrays by name. If several processes have joined, its method
       `slices` maps the slice of an image that this process computes; see `inference.network.Network`. Its method
       `activations` computes activations of the network, whose names are in `activation_names`; see
       `training.activations`.
@@ -207,7 +222,7 @@ def predictor(
             )
         is_known = other_sizes is None or own in {tuple(each) for each in other_sizes}
         inputs = task_inputs(task, 1, own if is_known else sizes, dtype=dtype, labels=False)
-        return Activations(task.predict, inputs, program, mesh_impl)
+        return Activations(prediction(task), inputs, program, mesh_impl)
 
     return TrainedNetwork(network.of_sizes, tuple(sizes), functools.cache(activations))
 

@@ -1,12 +1,13 @@
 """The protocol of tasks: a network with its loss. A task does not have to derive from it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import tensorflow as tf
 
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.inference.several import named_outputs
 from mtf_imaging.training.frozen import NOTHING_FROZEN, Frozen
 from mtf_imaging.training.protocols import check_offers, check_takes
 
@@ -37,8 +38,9 @@ class Task(Protocol):
     def predict(self, **inputs: mtf.Tensor) -> mtf.Tensor | dict[str, mtf.Tensor]:
         """Returns the prediction for an image; for a segmentation, probabilities Tensor[batch, x, y, z, classes].
 
-        A prediction with several outputs is a dict of Tensors by name, each with the first dimension `batch`.
-        `training.prediction` passes `image`, Tensor[batch, x, y, z, channels], with one to three spatial dimensions.
+        A prediction with several outputs is a dict of Tensors by name, each with the first dimension `batch`; in a
+        tuple, they are called `output_0`, `output_1` and so on. `training.prediction` passes the inputs without those
+        that only `loss` needs, such as `image`, Tensor[batch, x, y, z, channels], with one to three spatial dimensions.
         """
 
 
@@ -64,6 +66,16 @@ def task_inputs(
     inputs = task.inputs(batch_size, tuple(sizes), dtype=dtype, labels=labels)
     check_takes(task, "loss" if labels else "predict", "task", [], inputs)
     return {name: _with_dtype(spec) for name, spec in inputs.items()}
+
+
+def prediction(task: Task) -> Callable[..., Any]:
+    """Returns the prediction of a task as the function of a `Program`: a Tensor, or a dict of Tensors by name."""
+
+    def predict(**inputs: mtf.Tensor) -> Any:
+        outputs = task.predict(**inputs)
+        return named_outputs(outputs) if isinstance(outputs, tuple | list) else outputs
+
+    return predict
 
 
 def _with_dtype(spec: str | tuple[str, Any]) -> tuple[str, tf.DType]:

@@ -181,11 +181,14 @@ def test_an_error_in_a_module_is_shown_with_its_own_frames(here, text, shown):
 def test_a_module_is_announced_with_its_file_before_its_code_runs(here, caplog, capsys):
     (here / "run").mkdir()
     (here / "run" / "own_strange.py").write_text(f"print('code runs')\n{module('own_strange')}")
-    (here / "run" / "config.gin").write_text("import own_strange\nimport mtf_imaging.models.resnet\n")
+    (here / "run" / "included.gin").write_text("train.num_steps = 3\n")
+    (here / "run" / "config.gin").write_text(
+        "include 'included.gin'\nimport own_strange\nimport mtf_imaging.models.resnet\n"
+    )
     with caplog.at_level("INFO"):
         bind("run/config.gin")
     file = here / "run" / "own_strange.py"
-    assert f"run/config.gin imports the module 'own_strange': running {file}" in caplog.text
+    assert caplog.text.count(f"run/config.gin imports the module 'own_strange': running {file}") == 1
     assert "resnet" not in caplog.text
     assert capsys.readouterr().out == "code runs\n"
 

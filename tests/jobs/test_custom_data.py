@@ -144,11 +144,11 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
     ("change", "text"),
     [
         ({"input": "other.npy"}, "other.npy: has the shape [12, 16, 3], but the network takes [height: 16, width: 12"),
-        ({"input": "text.npy"}, "text.npy: has the dtype <U1, but the network takes numbers. Fix: convert the array."),
+        ({"input": "text.npy"}, "text.npy: has the dtype <U1, but the network takes numbers. Fix: convert it."),
         ({"input": "damaged.npy"}, "damaged.npy: not a NumPy array ("),
         (
             {"input": "several.npy"},
-            "several.npy: not a NumPy array (it holds several arrays). Fix: write it with numpy",
+            "several.npy: holds the arrays a, but the network has the inputs image. Fix: write one input with",
         ),
         ({"input": "missing.npy"}, "missing.npy: No such file or directory. Fix: check the path and the disk."),
         ({"output": "a.csv"}, "a.csv: the prediction for one array needs a name that ends in .npy or .npz. Fix: use"),
@@ -161,7 +161,7 @@ def test_several_results_of_an_array_are_one_file(folder, tmp_path):
         ),
         (
             {"task": TwoInputs("batch:1,x:16,y:12", age="batch:1")},
-            "has the inputs 'image' [batch:1,x:16,y:12] and 'age' [b",
+            "image_9.npy: holds one array, but the network has the inputs image, age. Fix: write one input with",
         ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else None,

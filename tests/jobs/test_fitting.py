@@ -10,7 +10,7 @@ import mtf_imaging as mi
 from mtf_imaging import layers, mtf
 from mtf_imaging.data.pairs import MEASURES, ArrayPairs, DatasetPairs
 from mtf_imaging.engine.layout import TensorRegion
-from mtf_imaging.training.callbacks import EarlyStopping
+from mtf_imaging.training.callbacks import EarlyStopping, ReduceOnPlateau
 from mtf_imaging.training.losses import LOSSES
 
 RNG = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def test_a_run_continues_in_its_folder(tmp_path):
 def test_train_takes_a_pair_of_arrays(tmp_path):
     history = fit(steps=2)
     again = mi.jobs.train(task=history.task, data=(X, Y), model_dir=tmp_path, num_steps=2, batch_size=2, **QUIET)
-    assert again["loss"] == history.losses["loss"][-1]
+    assert again.losses == history.losses
 
 
 def test_an_optimizer_of_keras_is_refused():
@@ -109,6 +109,44 @@ def test_early_stopping():
     assert stopping(9, {"other": 1.0}) is None
 
 
+def test_the_learning_rate_is_reduced_on_a_plateau():
+    reducing = ReduceOnPlateau("loss", steps=2, factor=0.5, higher_is_better=False, lowest=0.2)
+    seen = []
+    for step, loss in enumerate([3, 3, 3, 2, 2, 2, 2, 2, 2, 2], 1):
+        reducing(step, {"loss": loss})
+        seen.append(reducing.value)
+    assert seen == [1, 1, 0.5, 0.5, 0.5, 0.25, 0.25, 0.2, 0.2, 0.2]
+    with pytest.raises(mi.ConfigError, match="it must be a number above 0 and below 1"):
+        ReduceOnPlateau("loss", 2, factor=1.0)
+
+
+def test_a_reduced_rate_survives_a_stop(whole, tmp_path):
+    """Runs that stop and resume end with the same bits, also if they stop where the rate is reduced."""
+
+    def run(monitor, folder, stops=()):
+        # No value is better by 9, so the rate is reduced after two steps, again and again.
+        reducing = ReduceOnPlateau(monitor, 2, 0.5, higher_is_better=monitor != "loss", least=9.0)
+        options = {"validation": (X[3:], Y[3:]), "eval_every": 2, "model_dir": tmp_path / folder, "steps": 5}
+        for number in stops:
+            stopping = lambda step, values, number=number: "enough" if step == number else None  # noqa: E731
+            assert "enough" in fit(X[:3], Y[:3], **options, callbacks=[reducing, stopping]).stopped
+        history = fit(X[:3], Y[:3], **options, callbacks=[reducing])
+        return history.losses, tf.train.load_checkpoint(str(tmp_path / folder / "ckpt-5"))
+
+    last = []
+    for number, monitor in enumerate(("loss", "held_out/dice")):
+        (losses, at_once), (again, parts) = run(monitor, f"at once {number}"), run(monitor, f"parts {number}", (3, 4))
+        assert losses == again
+        assert losses["loss"][:4] == whole.losses["loss"]
+        last.append(losses["loss"][4])
+        names = [name for name in at_once.get_variable_to_shape_map() if not name.startswith("_CHECKPOINTABLE")]
+        (own,) = [name for name in names if "learning_rate_factor" in name]
+        assert parts.get_tensor(own) == 0.5  # the factor of the last step
+        for name in names:
+            np.testing.assert_array_equal(parts.get_tensor(name), at_once.get_tensor(name), err_msg=name)
+    assert last[0] != last[1]  # the loss reduces the rate before the last loss is computed, the score after it
+
+
 def _expected(name, outputs, targets):
     """Returns a loss as TensorFlow computes it."""
     if name == "binary_cross_entropy":
@@ -135,14 +173,18 @@ def test_the_losses_equal_those_of_tensorflow(name):
     np.testing.assert_allclose(program(outputs=outputs, labels=targets), expected, rtol=1e-12)
 
 
+def score(name, pairs):
+    return MEASURES[name].score(sum(MEASURES[name].of_pair(*pair) for pair in pairs))
+
+
 def test_the_measures():
     prediction, target = np.array([[0.9, 0.1], [0.2, 0.8], [0.6, 0.4]]), np.array([0, 1, 1])
-    assert MEASURES["dice"]([(prediction, target)]) == pytest.approx(2 / 3)
-    assert MEASURES["accuracy"](zip(prediction, target)) == pytest.approx(2 / 3)
+    assert score("dice", [(prediction, target)]) == pytest.approx(2 / 3)
+    assert score("accuracy", zip(prediction, target)) == pytest.approx(2 / 3)
     values = RNG.normal(size=(2, 6))
     expected = 1 - np.sum((values - 0.5) ** 2) / np.sum((values - values.mean()) ** 2)
-    assert MEASURES["r2"]([(np.full(6, 0.5), row) for row in values]) == pytest.approx(expected)
-    absent = MEASURES["dice"]([(np.array([[0.9, 0.1, 0.0]]), np.array([0]))])
+    assert score("r2", [(np.full(6, 0.5), row) for row in values]) == pytest.approx(expected)
+    absent = score("dice", [(np.array([[0.9, 0.1, 0.0]]), np.array([0]))])
     assert absent == 1.0  # neither predicted nor labeled
 
 
@@ -190,15 +232,77 @@ def test_a_process_reads_its_region_of_a_batch():
     assert part["cases"] == whole["cases"]
 
 
+AGES, GRADES = RNG.normal(size=(5, 3)), np.arange(5) % 2
+SEVERAL = {"image": X, "age": AGES}, {"mask": Y, "grade": GRADES}
+
+
+def two_networks(image, age):
+    return {"mask": network(image), "grade": layers.Dense(2)(age)}
+
+
+def of_tuples(image, age):
+    return tuple(two_networks(image, age).values())
+
+
+def test_several_inputs_and_outputs(tmp_path):
+    options = {"steps": 2, "batch_size": 2, "eval_every": 2, **QUIET}
+    history = mi.fit(two_networks, *SEVERAL, **options, validation=SEVERAL, model_dir=tmp_path / "run")
+    losses = {name: np.array(values) for name, values in history.losses.items()}
+    np.testing.assert_allclose(losses["loss"], losses["mask_loss"] + losses["grade_loss"], rtol=1e-7)
+    assert set(history.scores) == {"step", "loss", "mask_dice", "grade_accuracy"}
+    other = mi.fit(of_tuples, (X, AGES), (Y, GRADES), **options, **LAYOUTS["split"])
+    np.testing.assert_allclose(other.losses["loss"], losses["loss"], rtol=1e-7)
+    first, second = history.predict(SEVERAL[0], dtype="float64"), other.predict((X, AGES), dtype="float64")
+    for one, two, score in (("mask", "output_0", "mask_dice"), ("grade", "output_1", "grade_accuracy")):
+        np.testing.assert_allclose(first[one].sum(-1), 1)
+        np.testing.assert_allclose(first[one], second[two], rtol=1e-9)
+        (last,) = history.scores[score]
+        assert history.evaluate((X, AGES), (Y, GRADES), dtype="float64", **LAYOUTS["turns"])[score] == last
+    (tmp_path / "arrays").mkdir()
+    np.savez(tmp_path / "arrays/sample.npz", image=X[3], age=AGES[3])
+    paths = {"model_dir": tmp_path / "run", "input": tmp_path / "arrays", "output": tmp_path / "predictions"}
+    (written,) = mi.jobs.predict(task=history.task, **paths, **QUIET)
+    with np.load(written) as arrays:
+        for name in ("mask", "grade"):
+            np.testing.assert_array_equal(arrays[name], first[name][3])
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "message"),
+    [
+        (X, SEVERAL[1], "missing"),
+        (SEVERAL[0], Y, "has the outputs mask, grade, but the targets and losses include a single one"),
+        (SEVERAL[0], {"masks": Y, "grade": GRADES}, "include one for 'masks'. Did you mean 'mask'?"),
+    ],
+)
+def test_wrong_inputs_and_outputs_are_explained(x, y, message):
+    with pytest.raises((mi.MtfImagingError, TypeError), match=message):
+        mi.fit(two_networks, x, y, steps=1, **QUIET)
+
+
 @pytest.mark.slow
-def test_a_keras_model_is_trained_and_predicts():
+def test_a_keras_model_is_trained_predicts_and_is_exported(tmp_path):
     import keras
 
-    model = keras.Sequential([keras.Input(X.shape[1:]), keras.layers.Conv3D(3, 3, padding="same")])
-    x = X.astype(np.float32)
-    np.testing.assert_allclose(mi.predict(model, x, **LAYOUTS["split"]), model.predict(x, verbose=0), atol=1e-5)
-    history = mi.fit(model, x, Y, steps=2, progress=False, **LAYOUTS["split"])
-    assert history.predict(x).shape == (*Y.shape, 3)
+    image, age = keras.Input(X.shape[1:], name="scan"), keras.Input((3,), name="age")
+    features = keras.layers.Conv3D(4, 3, padding="same", activation="relu")(image)
+    pooled = keras.layers.Concatenate()([keras.layers.GlobalAveragePooling3D()(features), age])
+    outputs = [keras.layers.Conv3D(3, 1, name="mask")(features), keras.layers.Dense(2, name="grade")(pooled)]
+    model = keras.Model([image, age], outputs)
+    x = {"scan": X.astype(np.float32), "age": AGES.astype(np.float32)}
+    predicted = mi.predict(model, x, **LAYOUTS["split"])
+    history = mi.fit(model, x, SEVERAL[1], steps=2, progress=False, model_dir=tmp_path / "run", **LAYOUTS["split"])
+    probabilities = history.predict(x)
+    for name, before in zip(("mask", "grade"), model.predict(x, verbose=0)):
+        np.testing.assert_allclose(predicted[name], before, atol=1e-5)
+    for name, after in zip(("mask", "grade"), mi.networks.load(model).export(tmp_path / "run").predict(x, verbose=0)):
+        np.testing.assert_allclose(probabilities[name], tf.nn.softmax(after), atol=1e-5)
+    paths = {"model_dir": tmp_path / "run", "output": tmp_path / "model"}
+    card = mi.jobs.export(task=history.task, **paths, progress=False)
+    assert [field.name for field in card.signatures[0].inputs] == ["scan", "age"]
+    saved = tf.saved_model.load(str(paths["output"])).signatures["serving_default"]
+    for name, result in saved(**{name: tf.constant(array[4]) for name, array in x.items()}).items():
+        np.testing.assert_allclose(result, probabilities[name][4], atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -206,7 +310,9 @@ def test_a_keras_model_is_trained_and_predicts():
     [
         ({"loss": "dice"}, r"loss = 'dice' is unknown. Did you mean 'dice_ce'\?"),
         ({"loss": "mse"}, "loss = 'mse' needs targets that are numbers .* choose dice_ce or cross_entropy"),
-        ({"y": Y[:2]}, "there are 5 images, but 2 targets"),
+        ({"y": Y[:2]}, "other numbers of samples, or none: 5 for image, 2 for labels"),
+        ({"y": {"mask": Y}, "loss": {"masks": "mse"}}, "losses for the outputs masks, but targets for mask"),
+        ({"x": (X, X)}, "the network has the inputs image, but x has 2 arrays"),
         ({"y": Y[:, :3]}, r"the targets have the shape \[3, 6, 7\] .* integers of the shape \[8, 6, 7\]"),
         ({"y": None}, "there are no targets"),
         ({"x": tf.data.Dataset.from_tensor_slices(X)}, "must be pairs of an image and a target"),

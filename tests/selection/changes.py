@@ -51,6 +51,7 @@ READERS = {
     ".gitignore": [],
 }
 DAY = 24 * 60 * 60
+MAIN = ("origin/main", "main")  # branches whose last landed state a branch is compared with
 
 
 def _git(*words: str) -> str:
@@ -61,7 +62,8 @@ def base(revision: str) -> str | None:
     """Returns the commit to compare with.
 
     Args:
-      revision: a commit; or "" for the newest commit that is at least a day older than HEAD.
+      revision: a commit; or "" for the commit at which the branch left main. On main, this is the newest state of main
+        that is at least a day older than HEAD; commits that a merge brought are not states of main.
 
     Returns:
       The hash of the commit; None if the history does not contain an older commit, or if there is no repository.
@@ -71,9 +73,15 @@ def base(revision: str) -> str | None:
     """
     if revision:
         return _git("rev-parse", "--verify", f"{revision}^{{commit}}")
+    for branch in MAIN:
+        try:
+            if (point := _git("merge-base", "HEAD", branch)) != _git("rev-parse", "HEAD"):
+                return point
+        except (OSError, subprocess.CalledProcessError):
+            continue  # there is no such branch, or no repository
     try:
         newest = int(_git("log", "-1", "--format=%ct"))
-        return _git("rev-list", "-1", f"--before={newest - DAY}", "HEAD") or None
+        return _git("rev-list", "-1", "--first-parent", f"--before={newest - DAY}", "HEAD") or None
     except (OSError, subprocess.CalledProcessError):
         return None
 

@@ -261,7 +261,7 @@ class OfWindow(Convolution):
 
 
 def test_predictions_that_windows_cannot_add():
-    with pytest.raises(ConfigError, match=r"predictions of several parts \(mean, image\) cannot be averaged") as caught:
+    with pytest.raises(ConfigError, match=r"several outputs \(mean, image\) cannot slide over an image") as caught:
         networks(TwoParts(), window=WINDOW)
     assert caught.value.settings == ("sliding_window",)
     with pytest.raises(ShapeError, match=r"an array of shape \[1\] for a window of \[4, 4, 4\] voxels"):

@@ -106,7 +106,6 @@ def bind(files: Iterable[Path], bindings: Iterable[str], values: dict, import_mo
         if not resources.is_shipped(file):
             modules.add_folder(file.parent)
             folders.append(file.parent)
-        modules.named_in = str(file)
         text = io.StringIO(_without_registration(read_gin_file(file)))
         text.name = str(file)  # gin includes it in messages
         return text

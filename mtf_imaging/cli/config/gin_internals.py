@@ -1,5 +1,6 @@
 """The private gin names that this package uses, in one file. Checked with gin-config 0.5.0."""
 
+import inspect
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
@@ -27,5 +28,15 @@ def read_files_with(read: Callable[[str], TextIO]) -> None:
 
 
 def import_modules_with(import_module: Callable) -> None:
-    """Makes gin import modules with this function; gin's own import hides the folder and the place of a failure."""
-    gin.config.__import__ = import_module
+    """Makes gin import modules with this function; gin's own import hides the folder and the place of a failure.
+
+    Args:
+      import_module: a function of the name, the argument `fromlist` of `__import__`, and the file with the statement.
+    """
+
+    def import_from_file(name: str, fromlist: Any = None) -> Any:
+        frame = inspect.currentframe()
+        assert frame and frame.f_back
+        return import_module(name, fromlist, frame.f_back.f_locals["statement"].location.filename)
+
+    gin.config.__import__ = import_from_file

@@ -42,13 +42,14 @@ class OwnModules:
         if folder not in self._folders:
             self._folders.append(folder)
 
-    def import_module(self, name: str, fromlist=None):
-        """Imports a module as `__import__(name, fromlist=fromlist)` does.
+    def import_module(self, name: str, fromlist=None, file: str | None = None):
+        """Imports a module as `__import__(name, fromlist=fromlist)` does, for a file that names it.
 
         Raises:
           ConfigError: the module does not exist, an installed module has its name, it raises an error, or imports are
             not allowed.
         """
+        self.named_in = file or self.named_in
         top = name.split(".")[0]
         own, folder = (None, Path()) if top == _PACKAGE else self._find(top)
         if top != _PACKAGE:

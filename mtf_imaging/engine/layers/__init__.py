@@ -21,6 +21,7 @@ from mtf_imaging.engine.layers.separable_conv import SeparableConv
 from mtf_imaging.engine.layers.up_sample import UpSample
 from mtf_imaging.engine.layers.weights import variable
 from mtf_imaging.engine.ops.precision import widen
+from mtf_imaging.engine.spellings import accept_all_spellings
 
 __all__ = [
     "Conv",
@@ -36,3 +37,7 @@ __all__ = [
     "variable",
     "widen",
 ]
+
+_public = {name: globals()[name] for name in __all__}
+accept_all_spellings(_public)
+globals().update(_public)

@@ -8,7 +8,7 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layers.activation import Activation, activate
 from mtf_imaging.engine.layers.channels import CHANNELS, free_name, rename_channels
 from mtf_imaging.engine.layers.layer import Layer
-from mtf_imaging.engine.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims, upper
+from mtf_imaging.engine.layers.spatial import Padding, Sizes, kernel_dims, operation, spatial_dims
 from mtf_imaging.engine.layers.weights import Initializer, add_bias, initializer, variable
 from mtf_imaging.errors import ShapeError
 
@@ -67,7 +67,7 @@ class Conv(Layer):
         with tf.compat.v1.variable_scope(name):
             kernel = self._kernel(x, dims)
             y = operation("conv{}d", dims)(
-                x, kernel, self.strides, upper(self.padding), dilations=self.dilation, name=name, **options
+                x, kernel, self.strides, self.padding, dilations=self.dilation, name=name, **options
             )
             y = rename_channels(y, self.output_name)
             y = add_bias(y, self.bias_initializer) if self.use_bias else y

@@ -11,7 +11,7 @@ from mtf_imaging.engine.layers.activation import Activation, activate
 from mtf_imaging.engine.layers.channels import CHANNELS, rename_channels
 from mtf_imaging.engine.layers.conv import FILTERS
 from mtf_imaging.engine.layers.layer import Layer
-from mtf_imaging.engine.layers.spatial import Padding, Sizes, kernel_dims, operation, per_dim, spatial_dims, upper
+from mtf_imaging.engine.layers.spatial import Padding, Sizes, kernel_dims, operation, per_dim, spatial_dims
 from mtf_imaging.engine.layers.weights import Initializer, add_bias, initializer, variable
 
 
@@ -67,7 +67,7 @@ class ConvTranspose(Layer):
             ]
             kernel = variable(x, "filter", shape, self._initializer(dims))
             y = operation("conv{}d_transpose", dims)(
-                x, kernel, self.strides, upper(self.padding), self.output_sizes, name=name
+                x, kernel, self.strides, self.padding, self.output_sizes, name=name
             )
             y = rename_channels(y, CHANNELS)
             y = add_bias(y, self.bias_initializer) if self.use_bias else y

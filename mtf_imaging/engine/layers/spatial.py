@@ -58,8 +58,3 @@ def kernel_dims(dims: Sequence[mtf.Dimension], size: Sizes) -> list[mtf.Dimensio
 def per_dim(dims: Sequence[mtf.Dimension], size: Sizes) -> list[int]:
     """Returns one size for each dimension, given the sizes or one size for all dimensions."""
     return [size] * len(dims) if isinstance(size, int) else list(size)
-
-
-def upper(padding: Padding) -> Padding:
-    """Returns a padding in the form that operations take, with known names in upper case."""
-    return padding.upper() if padding in ("same", "valid") else padding

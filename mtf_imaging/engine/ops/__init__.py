@@ -43,6 +43,7 @@ from mtf_imaging.engine.ops.resize.resizing import resize1d, resize2d, resize3d
 from mtf_imaging.engine.ops.smooth import gelu, silu
 from mtf_imaging.engine.ops.space.blocks import depth_to_space, space_to_depth
 from mtf_imaging.engine.ops.step import step
+from mtf_imaging.engine.spellings import accept_all_spellings
 
 __all__ = [
     "adaptive_dice_loss",
@@ -95,3 +96,7 @@ __all__ = [
     "top_k",
     "weighted_cross_entropy",
 ]
+
+_public = {name: globals()[name] for name in __all__}
+accept_all_spellings(_public)
+globals().update(_public)

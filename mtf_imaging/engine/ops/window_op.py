@@ -251,8 +251,8 @@ def make_windows(
     strides = per_dimension(title, "strides", strides, num_spatial)
     dilations = per_dimension(title, "dilations", dilations, num_spatial)
     kernel = per_dimension(title, "kernel", kernel, num_spatial)
-    named = isinstance(padding, str) and padding in PADDINGS
-    pads = [padding] * num_spatial if named else _pairs(title, padding, num_spatial)
+    named = padding.upper() if isinstance(padding, str) else ""
+    pads = [named] * num_spatial if named in PADDINGS else _pairs(title, padding, num_spatial)
     try:
         return tuple(Window(*arguments) for arguments in zip(kernel, strides, dilations, pads, strict=True))
     except ShapeError as error:

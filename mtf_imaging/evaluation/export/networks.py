@@ -11,16 +11,18 @@ import tensorflow as tf
 from mtf_imaging.engine.layout import parse_shape
 from mtf_imaging.engine.meshes.portable import divisor, is_portable
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.errors import ConfigError, ShapeError
+from mtf_imaging.errors import ShapeError
 from mtf_imaging.evaluation.export.plain_graph import STEP, PlainGraph
 from mtf_imaging.files.run_folder import weights_folder
+from mtf_imaging.inference.network import of_each
 from mtf_imaging.training.building import building
 from mtf_imaging.training.checkpoints.checkpoints import load_weights
-from mtf_imaging.training.task import Task, task_inputs
+from mtf_imaging.training.task import Task, prediction, task_inputs
 
 _logger = logging.getLogger(__name__)
-# A network during tracing: maps an image [..., channels] to its prediction, without a batch dimension.
-Network = Callable[[tf.Tensor], Any]
+# A network during tracing: maps an image [..., channels], or a dict of several inputs by name, to its prediction,
+# without a batch dimension.
+Network = Callable[[Any], Any]
 
 
 class TrainedNetworks(tf.Module):
@@ -36,14 +38,14 @@ class TrainedNetworks(tf.Module):
       averages: whether to use the averages of the weights, if the checkpoint has them.
 
     Attributes:
-      image_dims: the dimension names of an image.
+      image_dims: the dimension names of an image; a dict by name if there are several inputs.
       weights: for each run, its variables by name, and its step.
       steps: the step of each run's checkpoint.
       paths: the path of each run's checkpoint.
 
     Raises:
       CheckpointError: a run has no such checkpoint, or the checkpoint belongs to another network.
-      ConfigError: the network has inputs other than an image, or the checkpoint is damaged.
+      ConfigError: the checkpoint is damaged.
     """
 
     def __init__(
@@ -63,11 +65,11 @@ class TrainedNetworks(tf.Module):
         with building("building the network", progress=progress):
             for own in sizes:
                 inputs = task_inputs(task, 1, own, dtype=dtype, labels=False)
-                _check_inputs(task, inputs)
-                self.image_dims = tuple(name for name, _ in parse_shape(inputs["image"][0])[1:])
+                dims = {key: tuple(name for name, _ in parse_shape(shape)[1:]) for key, (shape, _) in inputs.items()}
+                self.image_dims: Any = dims if len(dims) > 1 else next(iter(dims.values()))
                 # On the CPU, so that the graph does not depend on the devices of this host.
                 options: dict[str, Any] = {"mesh_impl": "stacked", "devices": ["CPU:0"], "updates": "none"}
-                program = Program(task.predict, inputs, variables=program, **options)
+                program = Program(prediction(task), inputs, variables=program, **options)
                 self._graphs[own] = PlainGraph(program)
         assert program is not None
         self.weights: list[dict[str, tf.Variable]] = []
@@ -85,9 +87,9 @@ class TrainedNetworks(tf.Module):
             numbers = ", ".join(f"{Path(run).name}: {step}" for run, step in zip(model_dirs, self.steps, strict=True))
             _logger.warning("the runs have made different numbers of steps (%s); some may still be training", numbers)
 
-    def image(self, sizes: tuple[int, ...]) -> tf.TensorSpec:
-        """Returns the shape and dtype of an image of one of the sizes, `[..., channels]`."""
-        return _without_batch(self._graphs[sizes].image)
+    def image(self, sizes: tuple[int, ...]) -> Any:
+        """Returns the shape and dtype of an image of one of the sizes, `[..., channels]`; a dict of several inputs."""
+        return of_each(_without_batch, self._graphs[sizes].image)
 
     def results(self, sizes: tuple[int, ...]) -> Any:
         """Returns the shape and dtype of the prediction for such an image; a dict if it has several outputs."""
@@ -121,8 +123,8 @@ class TrainedNetworks(tf.Module):
         graph = self._graphs[sizes]
 
         def portable(weights: dict[str, tf.Variable]) -> Network:
-            def run(image: tf.Tensor) -> Any:
-                batch = tf.cast(image, graph.image.dtype)[tf.newaxis]
+            def run(image: Any) -> Any:
+                batch = of_each(lambda x, spec: tf.cast(x, spec.dtype)[tf.newaxis], image, graph.image)
                 with tf.control_dependencies(None):  # under those of `_mean`, TensorFlow imports no graph
                     results = graph.with_constants(batch, weights)
                 return tf.nest.map_structure(lambda tensor: tensor[0], results)
@@ -132,8 +134,8 @@ class TrainedNetworks(tf.Module):
         def network(weights: dict[str, tf.Variable]) -> Network:
             # As a separate function, so that networks run one after the other.
             @tf.function(autograph=False)
-            def run(image: tf.Tensor) -> Any:
-                batch = tf.ensure_shape(tf.cast(image, graph.image.dtype)[tf.newaxis], graph.image.shape)
+            def run(image: Any) -> Any:
+                batch = of_each(_as_batch, image, graph.image)
                 return tf.nest.map_structure(lambda tensor: tensor[0], graph(batch, weights))
 
             return run
@@ -185,13 +187,8 @@ def at_least_float32(x: tf.Tensor) -> tf.Tensor:
     return x if x.dtype in (tf.float32, tf.float64) else tf.cast(x, tf.float32)
 
 
-def _check_inputs(task: Task, inputs: dict) -> None:
-    if [*inputs] != ["image"]:
-        raise ConfigError(
-            f"the network of task {type(task).__name__} has the inputs {', '.join(inputs)}, but an exported network "
-            "has the single input image. Fix: use a task whose predict takes only image.",
-            ["task"],
-        )
+def _as_batch(image: tf.Tensor, spec: tf.TensorSpec) -> tf.Tensor:
+    return tf.ensure_shape(tf.cast(image, spec.dtype)[tf.newaxis], spec.shape)
 
 
 def _without_batch(spec: tf.TensorSpec) -> tf.TensorSpec:

@@ -6,6 +6,7 @@ from typing import Any
 import tensorflow as tf
 
 from mtf_imaging.engine.program.program import Program
+from mtf_imaging.inference.network import of_each
 
 STEP = "step"
 # Attributes of operations that refer to devices, to other operations, or to gradients.
@@ -16,10 +17,10 @@ class PlainGraph:
     """The graph of a program on one device, as a function of its input and its variables.
 
     Args:
-      program: a program with the single input `image` and a batch size of 1, on one device of this process.
+      program: a program with a batch size of 1, on one device of this process.
 
     Attributes:
-      image: the shape and dtype of the input, `[1, ..., channels]`.
+      image: the shape and dtype of the input, `[1, ..., channels]`; a dict by name if there are several inputs.
       results: the shapes and dtypes of the results, in the structure of the program.
       shapes: the `mtf.Shape`s of the results, in the same structure.
     """
@@ -36,23 +37,27 @@ class PlainGraph:
                 self._variables[inner.name] = names[id(source)]
             else:
                 self._constants[inner.name] = source.numpy()
-        (image,) = (tensor for tensor in function.inputs if tensor.name not in self._captured)
-        self._image, self.image = image.name, tf.TensorSpec(image.shape, image.dtype)
+        inputs = [tensor for tensor in function.inputs if tensor.name not in self._captured]
+        names_in_order = sorted(program.input_specs)  # as TensorFlow flattens a dict
+        several = {name: inputs[names_in_order.index(name)] for name in program.input_specs}
+        images: Any = several if len(several) > 1 else inputs[0]
+        self._image = of_each(lambda tensor: tensor.name, images)
+        self.image = of_each(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype), images)
         specs = [tf.TensorSpec(tensor.shape, tensor.dtype) for tensor in function.outputs]
         self.results = tf.nest.pack_sequence_as(function.structured_outputs, specs)
         self.shapes = program.output_shapes
         self._outputs = [tensor.name for tensor in function.outputs]
-        self._graph_def = _without_devices(function.graph.as_graph_def(), {*self._captured, self._image})
+        self._graph_def = _without_devices(function.graph.as_graph_def(), {tensor.name for tensor in function.inputs})
 
     @property
     def _captured(self) -> set[str]:
         return {*self._variables, *self._constants}
 
-    def __call__(self, image: tf.Tensor, variables: Mapping[str, tf.Variable]) -> Any:
+    def __call__(self, image: Any, variables: Mapping[str, tf.Variable]) -> Any:
         """Adds the operations to the function that is being traced.
 
         Args:
-          image: `[1, ..., channels]`, in the shape and dtype of the program's input.
+          image: `[1, ..., channels]`, in the shape and dtype of the program's input, or a dict of inputs by name.
           variables: the variables of the program, and its step under the name `STEP`.
 
         Returns:
@@ -62,19 +67,20 @@ class PlainGraph:
         handles = {inner: graph.capture(variables[name].handle) for inner, name in self._variables.items()}
         return self._add(handles, image)
 
-    def with_constants(self, image: tf.Tensor, variables: Mapping[str, tf.Variable]) -> Any:
+    def with_constants(self, image: Any, variables: Mapping[str, tf.Variable]) -> Any:
         """Adds the operations like `__call__`, but with constants instead of variables."""
         with tf.init_scope():
             values = {inner: variables[name].numpy() for inner, name in self._variables.items()}
         return self._add({inner: tf.constant(value) for inner, value in values.items()}, image)
 
-    def _add(self, inputs: dict[str, tf.Tensor], image: tf.Tensor) -> Any:
+    def _add(self, inputs: dict[str, tf.Tensor], image: Any) -> Any:
         """Adds the operations to the function being traced; `inputs` contains the handles or values of variables."""
         is_constant = all(value.dtype != tf.resource for value in inputs.values())
         graph_def = _with_constants(self._graph_def) if is_constant else self._graph_def
         inputs |= {inner: tf.constant(value) for inner, value in self._constants.items()}
+        of_each(lambda name, tensor: inputs.update({name: tensor}), self._image, image)
         results = tf.graph_util.import_graph_def(
-            graph_def, input_map=inputs | {self._image: image}, return_elements=self._outputs, name="network"
+            graph_def, input_map=inputs, return_elements=self._outputs, name="network"
         )
         return tf.nest.pack_sequence_as(self.results, results)
 

@@ -11,7 +11,7 @@ from mtf_imaging.engine.processes.leaving import SAME_REQUEST, say
 from mtf_imaging.errors import Interrupted
 
 # The signals for a scheduler's warning, the loss of the terminal, and Ctrl-C.
-_NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGHUP": "SIGHUP", "SIGINT": "Ctrl-C"}
+NAMES = {"SIGTERM": "SIGTERM", "SIGUSR1": "SIGUSR1", "SIGHUP": "SIGHUP", "SIGINT": "Ctrl-C"}
 # Shells make background processes ignore Ctrl-C, which is meant for the foreground process, and nohup ignores SIGHUP.
 _MAY_BE_IGNORED = ("SIGINT", "SIGHUP")
 
@@ -57,7 +57,7 @@ class StopSignals:
 
     def __enter__(self) -> Self:
         if threading.current_thread() is threading.main_thread():
-            for name in (name for name in _NAMES if hasattr(signal, name)):
+            for name in (name for name in NAMES if hasattr(signal, name)):
                 number = getattr(signal, name)
                 if name not in _MAY_BE_IGNORED or signal.getsignal(number) != signal.SIG_IGN:
                     self._before[number] = signal.signal(number, self._handle)
@@ -73,14 +73,14 @@ class StopSignals:
             error = Interrupted(f"{self._signal[0]}: {self._stopped}")
         elif not isinstance(error, Interrupted):
             return
-        if self._signal and self._signal[0] == _NAMES["SIGINT"]:
+        if self._signal and self._signal[0] == NAMES["SIGINT"]:
             raise KeyboardInterrupt(str(error)) from None
         raise error from None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         del frame
         if self._signal is None:
-            self._signal = _NAMES[signal.Signals(number).name], time.monotonic()
+            self._signal = NAMES[signal.Signals(number).name], time.monotonic()
             StopSignals.has_arrived = True
             if not self._is_asked:
                 raise _Stop

@@ -1,6 +1,7 @@
 """Prediction of arrays, and evaluation and prediction of volumes, with the network of a custom data set."""
 
 import operator
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -19,7 +20,7 @@ from mtf_imaging.files.atomic import atomic_path
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.reading import errors_named, reading_named
-from mtf_imaging.inference.network import Network, Prediction
+from mtf_imaging.inference.network import Network, Prediction, of_each
 from mtf_imaging.kinds.batches import Steps
 from mtf_imaging.kinds.facts import ARRAYS, VOLUMES, Facts
 from mtf_imaging.kinds.image_settings import Inference
@@ -31,15 +32,14 @@ from mtf_imaging.kinds.volumes import images as volumes
 
 if TYPE_CHECKING:
     from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns
-    from mtf_imaging.training.task import Task
 
-NPY = ImageFormat("NumPy", (".npy",), ".npy")
-_ONE, _SEVERAL = ".npy", ".npz"  # the endings of predictions with one output, and with several
+_ONE, _SEVERAL = ".npy", ".npz"  # the endings of files with one array, and with several by name
+NUMPY = ImageFormat("NumPy", (_ONE, _SEVERAL), _ONE)
 _VOLUME = ["batch", *AXIS_NAMES, "channels"]
 
 
 class ArrayFile(NamedTuple):
-    """The file of an array.
+    """The file of an array, or of several arrays for the inputs of a network.
 
     Attributes:
       key: the name of the file without its ending.
@@ -87,15 +87,17 @@ class PreparedVolumes(volumes.Images):
         return super().plan_predictions(input_path, output_path, overwrite)
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[Case]) -> Network:
-        inputs = _inputs(settings.task, self._sizes)
+        inputs = _inputs(settings, self._sizes)
         image = dict(parse_shape(inputs.get("image", "")))
         is_readable = len(inputs) == 1 and list(image) == _VOLUME and image["channels"] == 1
         self._check_volumes(is_readable, f"the shape {_shown(inputs)}")
         return super().network(settings, runs, images)
 
 
-class Arrays(PredictedImages[ArrayFile, np.ndarray, Prediction]):
+class Arrays(PredictedImages[ArrayFile, Any, Prediction]):
     """Arrays in files, prepared in the same way as the images of the run's custom data set.
+
+    A `.npz` file holds the arrays of a network with several inputs, by their names.
 
     Args:
       run: the folder of the run.
@@ -145,29 +147,23 @@ class Arrays(PredictedImages[ArrayFile, np.ndarray, Prediction]):
         return [next(filter(Path.exists, image.outputs), image.outputs[0]) for image in files.images]
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[ArrayFile]) -> Network:
-        inputs = _inputs(settings.task, self._sizes)
-        if list(inputs) != ["image"]:
-            raise ConfigError(
-                f"{self._run}: the network has the inputs {_shown(inputs)}, but predict has one array for each "
-                "prediction. Fix: use a task whose predict takes only image.",
-                ["task"],
-            )
-        shape = {name: size for name, size in parse_shape(inputs["image"]) if name != "batch"}
+        inputs = _inputs(settings, self._sizes)
+        shapes = {name: {key: n for key, n in parse_shape(one) if key != "batch"} for name, one in inputs.items()}
         for array in images:
-            _check_array(array.path, shape)
+            _check_arrays(array.path, shapes)
         return trained_network(settings, runs, [self._sizes])
 
-    def steps(self, network: Network) -> Steps[ArrayFile, np.ndarray, Prediction]:
-        def infer(arrays: Sequence[ArrayFile], read: Sequence[np.ndarray]) -> list[Prediction]:
+    def steps(self, network: Network) -> Steps[ArrayFile, Any, Prediction]:
+        def infer(arrays: Sequence[ArrayFile], read: Sequence[Any]) -> list[Prediction]:
             with errors_named(arrays[0].path):
-                return network.predict_batch(np.stack(read))
+                return network.predict_batch(of_each(lambda *each: np.stack(each), *read))
 
         return Steps(operator.attrgetter("path"), lambda array: _read(array.path), infer, self._batch_size)
 
     def write(
         self,
         image: ArrayFile,
-        read: np.ndarray,
+        read: Any,
         result: Prediction,
         outputs: Sequence[Path],
         provenance: Provenance | None,
@@ -197,41 +193,53 @@ class Arrays(PredictedImages[ArrayFile, np.ndarray, Prediction]):
 
 def find_arrays(path: Path) -> list[ArrayFile]:
     """Returns the array of a file, or the arrays of a folder in natural order; may be empty."""
-    files = image_files(path, NPY, subfolders=False) if path.is_dir() else [path] if NPY.stem(path) is not None else []
+    is_one = not path.is_dir() and NUMPY.stem(path) is not None
+    files = image_files(path, NUMPY, subfolders=False) if path.is_dir() else [path] * is_one
     return sorted((ArrayFile(file.stem, file) for file in files), key=lambda array: natural_key(array.key))
 
 
-def _check_array(path: Path, expected: Mapping[str, int]) -> None:
-    """Raises DataError if a file does not hold an array of numbers with the shape of the network's input."""
-    array = _read(path, mmap_mode="r")
-    if array.dtype.kind not in "biuf":
-        raise DataError(f"{path}: has the dtype {array.dtype}, but the network takes numbers. Fix: convert the array.")
-    if array.shape != tuple(expected.values()):
-        needed = ", ".join(f"{name}: {size}" for name, size in expected.items())
+def _check_arrays(path: Path, expected: Mapping[str, Mapping[str, int]]) -> None:
+    """Raises DataError if a file does not hold arrays of numbers with the shapes of the network's inputs."""
+    read = _read(path, mmap_mode="r")
+    if isinstance(read, Mapping) != (len(expected) > 1) or (len(expected) > 1 and read.keys() != expected.keys()):
+        has = f"the arrays {', '.join(read)}" if isinstance(read, Mapping) else "one array"
         raise DataError(
-            f"{path}: has the shape {list(array.shape)}, but the network takes [{needed}]. Fix: prepare the array as "
-            "the data set of the training prepares its images, or give its sizes as resolution.",
-            ["resolution"],
+            f"{path}: holds {has}, but the network has the inputs {', '.join(expected)}. Fix: write one input with "
+            "numpy.save to a .npy file, and several with numpy.savez to a .npz file, by their names."
         )
+    arrays = read if isinstance(read, Mapping) else dict.fromkeys(expected, read)
+    for name, shape in expected.items():
+        where, array = f"{path}: {name}" if len(expected) > 1 else path, arrays[name]
+        if array.dtype.kind not in "biuf":
+            raise DataError(f"{where}: has the dtype {array.dtype}, but the network takes numbers. Fix: convert it.")
+        if array.shape != tuple(shape.values()):
+            needed = ", ".join(f"{name}: {size}" for name, size in shape.items())
+            raise DataError(
+                f"{where}: has the shape {list(array.shape)}, but the network takes [{needed}]. Fix: prepare the array "
+                "as the data set of the training prepares its images, or give its sizes as resolution.",
+                ["resolution"],
+            )
 
 
-def _read(path: Path, mmap_mode: Literal["r"] | None = None) -> np.ndarray:
-    """Reads a `.npy` file."""
+def _read(path: Path, mmap_mode: Literal["r"] | None = None) -> Any:
+    """Reads a `.npy` file as an array, and a `.npz` file as a dict of arrays."""
     try:
         with reading_named(path):
-            array = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
-        if not isinstance(array, np.ndarray):
-            raise ValueError("it holds several arrays")
-        return array
-    except (ValueError, EOFError) as error:
+            read = np.load(path, mmap_mode=mmap_mode, allow_pickle=False)
+            if isinstance(read, np.ndarray):
+                return read
+            with read as file:
+                return {**file}
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise DataError(f"{path}: not a NumPy array ({error}). Fix: write it with numpy.save.") from error
 
 
-def _inputs(task: "Task", sizes: tuple[int, ...]) -> dict[str, str]:
-    """Returns the shapes of the inputs of a task by name."""
+def _inputs(settings: "NetworkBuilder", sizes: tuple[int, ...]) -> dict[str, str]:
+    """Returns the shapes of the inputs of a network by name."""
     from mtf_imaging.training.task import task_inputs  # imported here because it imports TensorFlow
 
-    return {name: shape for name, (shape, _) in task_inputs(task, 1, sizes, labels=False).items()}
+    inputs = task_inputs(settings.task, 1, sizes, dtype=settings.dtype, labels=False)
+    return {name: shape for name, (shape, _) in inputs.items()}
 
 
 def _shown(inputs: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from mtf_imaging.inference.averages import several_parts
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 
-PREDICTION = "prediction"  # the output name of a network that returns one tensor
+IMAGE, PREDICTION = "image", "prediction"  # the names of a single input and of a single output
 
 
 class ArraySignatures(ExportedKind):
@@ -37,19 +37,23 @@ class ArraySignatures(ExportedKind):
     def _of_size(self, sizes: tuple[int, ...]) -> Signature:
         network = average_networks(self._networks.of_size(sizes))
 
-        def compute(image: tf.Tensor) -> dict[str, tf.Tensor]:
-            return _named(network(image))
+        images = self._networks.image(sizes)
 
-        shape = tuple(self._networks.image(sizes).shape)
-        meaning = "An image as the data set of the training makes it."
-        image = Field("image", tf.float32, shape, self._networks.image_dims, meaning)
-        dims = _named(self._networks.result_dims(sizes))
-        outputs = tuple(
-            Field(name, _dtype(spec.dtype), tuple(spec.shape), dims[name], "A result of the network.")
-            for name, spec in _named(self._networks.results(sizes)).items()
-        )
+        def compute(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
+            return _named(network(inputs if isinstance(images, Mapping) else inputs[IMAGE]), PREDICTION)
+
+        def fields(specs: Any, dims: Any, alone: str, meaning: str) -> tuple[Field, ...]:
+            names = _named(dims, alone)
+            return tuple(
+                Field(name, _dtype(spec.dtype), tuple(spec.shape), names[name], meaning)
+                for name, spec in _named(specs, alone).items()
+            )
+
+        inputs = fields(images, self._networks.image_dims, IMAGE, "An image as the data set of the training makes it.")
+        results = self._networks.results(sizes), self._networks.result_dims(sizes)
+        outputs = fields(*results, PREDICTION, "A result of the network.")
         meaning = "Computes the prediction for one image, without preprocessing."
-        return Signature(grid_name(sizes), meaning, (image,), outputs, compute)
+        return Signature(grid_name(sizes), meaning, inputs, outputs, compute)
 
     def facts(self) -> dict:
         return {"sizes": [list(sizes) for sizes in self._sizes]}
@@ -58,12 +62,12 @@ class ArraySignatures(ExportedKind):
         return ["The network was trained on a custom data set. Prepare images as this data set does."]
 
 
-def _named(result: object) -> dict[str, Any]:
-    return dict(result) if isinstance(result, Mapping) else {PREDICTION: result}
+def _named(values: object, alone: str) -> dict[str, Any]:
+    return dict(values) if isinstance(values, Mapping) else {alone: values}
 
 
 def _dtype(dtype: tf.DType) -> tf.DType:
-    """Returns the dtype of an output: every float type becomes float32, as in the signatures of other kinds."""
+    """Returns the dtype of a field: every float type becomes float32, as in the signatures of other kinds."""
     return tf.float32 if dtype.is_floating else dtype
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.training.averages import AVERAGE, average_name
+from mtf_imaging.training.optimizers.optimizer import FACTOR
 
 _logger = logging.getLogger(__name__)
 _SEPARATORS = ("/", "_slot_")  # between the names of a variable and its slot; Adafactor uses the second
@@ -56,7 +57,7 @@ class SlotChanges(NamedTuple):
 def _log(names: Sequence[str], averages: str, slots: str) -> None:
     """Logs the changes to averages and optimizer slots."""
     of_averages = [name for name in names if name.rpartition("/")[2] == AVERAGE]
-    of_optimizer = [name for name in names if name not in of_averages]
+    of_optimizer = [name for name in names if name not in (*of_averages, FACTOR)]
     if of_averages:
         _logger.info("%d averages of weights, such as '%s', %s", len(of_averages), of_averages[0], averages)
     if of_optimizer:
@@ -64,9 +65,12 @@ def _log(names: Sequence[str], averages: str, slots: str) -> None:
 
 
 def _added(before: Collection[str], after: Collection[str]) -> tuple[str, ...]:
-    """Returns the slots of weights that had no slots before, and the averages of weights that had no average before."""
+    """Returns the slots of weights that had no slots before, and the averages of weights that had no average before.
+
+    The factor of the learning rate, which a callback sets before the first step, may also be new.
+    """
     had, have = _weights_with_slots(before), _weights_with_slots(after)
-    added = []
+    added = [FACTOR] if FACTOR in {*after} - {*before} else []
     for name in sorted({*after} - {*before}):
         weight = owner(name, after)
         if weight is not None and weight in before:

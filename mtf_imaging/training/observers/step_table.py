@@ -28,6 +28,15 @@ def read_rows(path: str | Path, step: int) -> list[dict[str, str]]:
     return [dict(zip(columns, row, strict=True)) for row in rows if len(row) == len(columns) and int(row[0]) < step]
 
 
+def read_numbers(path: str | Path, step: int = 2**62) -> dict[int, dict[str, float]]:
+    """Returns the numbers of a table for the steps before `step`, {step: {column: value}}; see `read_rows`."""
+    rows = read_rows(path, step)
+    return {
+        int(row["step"]): {name: float(text) for name, text in row.items() if name not in ("step", "cases")}
+        for row in rows
+    }
+
+
 class StepTable:
     """Appends one row per step, and drops the rows that a killed run wrote after its last checkpoint.
 

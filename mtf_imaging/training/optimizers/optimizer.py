@@ -1,7 +1,9 @@
 """The base class of optimizers."""
 
+import copy
 import functools
 from collections.abc import Callable, Sequence
+from typing import Any, Self
 
 import tensorflow as tf
 
@@ -10,6 +12,8 @@ from mtf_imaging.engine.compat import mtf
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.parameters import check_value
 from mtf_imaging.training.optimizers.schedules import as_schedule
+
+FACTOR = "learning_rate_factor"  # a variable of the program, by which a callback scales the learning rate
 
 
 class Optimizer:
@@ -28,9 +32,11 @@ class Optimizer:
 
     Attributes:
       rate: learning rate of the step, Tensor[] of float64; set before `prepare` and `update` are called.
+      factor: the factor by which callbacks scale the learning rate; None if they do not.
     """
 
     rate: mtf.Tensor
+    factor: float | None = None
 
     def __init__(self, learning_rate: float | Callable, clip_norm: float | None = None) -> None:
         self._schedule = as_schedule(learning_rate)
@@ -39,7 +45,13 @@ class Optimizer:
 
     def learning_rate(self, step: int) -> float:
         """Returns the learning rate of step number `step`, counted from 0."""
-        return float(self._schedule(tf.constant(step, tf.float64)))
+        return float(self._schedule(tf.constant(step, tf.float64))) * (1.0 if self.factor is None else self.factor)
+
+    def with_factor(self) -> Self:
+        """Returns a copy whose learning rate is multiplied by the variable `FACTOR` of the program."""
+        own = copy.copy(self)
+        own.factor = 1.0
+        return own
 
     def apply(self, gradients: Sequence[mtf.Tensor], variables: Sequence[mtf.Variable]) -> mtf.Tensor | None:
         """Updates all variables once.
@@ -56,6 +68,9 @@ class Optimizer:
             # Scalars are float64, because 1 - 0.999^step loses most of its digits in float32.
             step = ops.step(variables[0].mesh, tf.float64)
             self.rate = mtf.cwise(self._schedule, [step], name="learning_rate")
+            if self.factor is not None:
+                initial: dict[str, Any] = {"initializer": tf.ones_initializer(), "trainable": False}
+                self.rate *= mtf.get_variable(step.mesh, FACTOR, mtf.Shape([]), dtype=tf.float64, **initial)
             self.prepare(step)
             gradients = [mtf.cast(gradient, v.master_dtype) for gradient, v in zip(gradients, variables, strict=True)]
             if self._clip_norm is not None:
