@@ -14,7 +14,7 @@ MUTANTS = [
         ("repeats = math.prod(self._sizes[axis] for", "repeats = math.prod(1 for"),
         ("reduced = along.intersection(axes)", "reduced = frozenset(along)", "", f"{_TURNS} equals_the_whole"),
         ("index = index * self._sizes[axis] + self.places[axis]", "index = self.places[axis]", "", _TURNS),
-        ("begin[dim] = self.places[axis] * sizes[dim]", "begin[dim] = self.places[axis]"),
+        ("at = self.places[axis] * size + np", "at = self.places[axis] + np"),
         ("tf.where(self.table(exists), x, constant(fill, x.dtype))", "x", "", _TURNS),
         ("dict(zip(self.coordinates, keys))", "{}", "", _PARTS),
     ),
@@ -43,6 +43,13 @@ MUTANTS = [
             "",
             _TURNS,
         ),
+        ("[first + n if 0 <= first + n < len(every) else", "[first if 0 <= first < len(every) else"),
+        ("source[at] or 0", "0", "", f"{_TURNS} uneven"),
+    ),
+    *mutants(
+        "mtf_imaging/engine/meshes/halo/planning.py",
+        f"{_TURNS} uneven",
+        ("return Read if m.split is None or m.cut else ReadSlices", "return Read"),
     ),
     *mutants(
         "mtf_imaging/engine/ops/window_op.py",
@@ -53,10 +60,10 @@ MUTANTS = [
         "mtf_imaging/engine/layout/windows.py",
         "tests/engine/layout/test_windows.py adjoint",
         ("min((i * m + pad) // stride, -(-(i * m", "max((i * m + pad) // stride, -(-(i * m"),
-        ("last = [((i + 1) * m + pad - 1) // stride", "last = [((i + 1) * m + pad) // stride"),
+        ("length = max(((i + 1) * m + pad - 1) // stride", "length = max(((i + 1) * m + pad) // stride"),
         (
-            "covered = max(window.span(before + q + after), *(start + m for start in starts))",
-            "covered = window.span(before + q + after)",
+            "covered = max(window.span(length), *(start + m for start in starts))",
+            "covered = window.span(length)",
         ),
     ),
     *mutants(
