@@ -35,21 +35,11 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/meshes/halo/reading.py",
         _ALL,
-        ("*reversed(before), x, *after", "*before, x, *after", "", _TURNS),
-        ("begin = piece.source - m.before", "begin = 0", "", _TURNS),
-        (
-            "strip = _sent(mesh, strip, m.axis, -piece.distance, 0)",
-            "strip = _sent(mesh, strip, m.axis, 0, 0)",
-            "",
-            _TURNS,
-        ),
-        ("[first + n if 0 <= first + n < len(every) else", "[first if 0 <= first < len(every) else"),
-        ("source[at] or 0", "0", "", f"{_TURNS} uneven"),
-    ),
-    *mutants(
-        "mtf_imaging/engine/meshes/halo/planning.py",
-        f"{_TURNS} uneven",
-        ("return Read if m.split is None or m.cut else ReadSlices", "return Read"),
+        ("_Strip([at + n for at in begin], *ends)", "_Strip([at for at in begin], *ends)"),
+        ("max(0, min(needed)), min(m.size", "0, min(m.size", "", f"{_TURNS} memory_of_a_turn"),
+        ("Margin(m.dim, voxels, strip.begin, m.size - strip.end)", "Margin(m.dim, voxels, 0, m.size - voxels)"),
+        ("for number in range(max(map(len, readers))):", "for number in range(1):", "", _TURNS),
+        ("lambda at: line - offsets[at]", "lambda at: line", "", _TURNS),
     ),
     *mutants(
         "mtf_imaging/engine/ops/window_op.py",

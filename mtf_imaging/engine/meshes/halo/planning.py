@@ -9,8 +9,8 @@ The way that a margin is filled depends on the neighbors' devices:
   corners are filled, too.
 - If some neighbors share a device and others do not, slices are padded (`Pad`), and the voxels of neighbors are written
   into the margins in place (`Write`).
-- If the processors take turns, strips are read from the stored slices of other turns (`Read`). If halos grow from slice
-  to slice, a turn reads only the slices that contain its windows (`ReadSlices`).
+- If the processors take turns, a turn reads the strips that contain its windows from the stored slices of other turns
+  (`Read`).
 - Margins that reach past the next slice are exchanged one at a time, with one message per pair of devices (`Far`).
 
 Cropped dimensions are cut first (`Crop`), so that cropped voxels are not sent. Dimensions that are only padded come
@@ -29,7 +29,7 @@ from mtf_imaging.engine.meshes.halo.far import Far
 from mtf_imaging.engine.meshes.halo.gathering import Gather, gathered_margins
 from mtf_imaging.engine.meshes.halo.joining import Join
 from mtf_imaging.engine.meshes.halo.margin import Margin
-from mtf_imaging.engine.meshes.halo.reading import Read, ReadSlices
+from mtf_imaging.engine.meshes.halo.reading import Read
 from mtf_imaging.engine.meshes.halo.steps import Crop, Cut, Pad, Step
 from mtf_imaging.engine.meshes.halo.writing import Write
 from mtf_imaging.engine.meshes.laid_out import LaidOutTensor
@@ -60,7 +60,7 @@ def plan(
         if m.mesh_axis is None:
             return Pad
         if grid.is_in_turns(m.axis):
-            return Read if m.split is None or m.cut else ReadSlices
+            return Read
         if m in gathered:
             return Gather
         if grid.mesh[m.axis] > 1 and max(m.before, m.after) > m.size:  # past the next slice
@@ -74,7 +74,7 @@ def plan(
             for piece in m.pieces(grid.mesh[m.axis]):
                 sizes[m.dim] = piece.voxels
                 messages.append(Exchange("halo", (m.axis,), math.prod(sizes) * itemsize, piece.distance))
-            sizes[m.dim] = m.width if kinds[m] is ReadSlices else m.before + m.size + m.after
+            sizes[m.dim] = m.width if kinds[m] is Read else m.before + m.size + m.after
         return tuple(messages)
 
     def near(stage: Sequence[Margin]) -> Iterator[Step]:
@@ -99,9 +99,9 @@ def plan(
     kinds = {m: kind(m) for m in margins}
     steps: list[Step] = [Crop(removed)] if _widens(removed) else []
     # Strips that are stored contain neither padding nor other halos if they are cut first.
-    read = [m for m in margins if kinds[m] in (Read, ReadSlices) and _widens([m])]
-    steps += [kinds[m](m, exchanges=sent(m)) for m in read]
-    ordered = [m for m in margins if kinds[m] not in (Read, ReadSlices)]
+    read = [m for m in margins if kinds[m] is Read and _widens([m])]
+    steps += [Read(m, exchanges=sent(m)) for m in read]
+    ordered = [m for m in margins if kinds[m] is not Read]
     ordered.sort(key=lambda m: (kinds[m] is not Gather, kinds[m] is Pad))
     for is_far, group in itertools.groupby(ordered, lambda m: kinds[m] is Far):
         stage = list(group)
@@ -110,7 +110,7 @@ def plan(
         elif _widens(stage):
             steps += near(stage)
     for m in margins:
-        if m.split is not None and m.split.needs_cut and not (m in read and kinds[m] is ReadSlices):
+        if m.split is not None and m.split.needs_cut and m not in read:
             steps.append(Cut(m) if m.cut is None else Crop((m.cut,)))
     return tuple(steps)
 
