@@ -80,7 +80,7 @@ MUTANTS = [
         "mtf_imaging/engine/meshes/halo/planning.py",
         _HALO,
         ("max(m.before, m.after) > m.size", "max(m.before, m.after) > 2 * m.size"),
-        ("            sizes[m.dim] = m.width if kinds[m] is ReadSlices else m.before + m.size + m.after\n", ""),
+        ("            sizes[m.dim] = m.width if kinds[m] is Read else m.before + m.size + m.after\n", ""),
         ("return [exchange.reversed() for exchange in sent] if adjoint else sent", "return sent"),
         ("((), padded) if joined else (padded, ())", "(padded, ())"),
     ),

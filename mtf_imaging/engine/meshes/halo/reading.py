@@ -34,13 +34,8 @@ class Read(Step):
     margin: Margin
 
     def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
-        m, (strips, offsets), stacks = self.margin, self._strips(mesh), []
-        for strip in strips:
-            if strip == _Strip([*range(len(offsets))], 0, m.size):
-                stacks.append(x)
-            else:
-                own = _cut(mesh, x, m.dim, strip.begin, strip.end)
-                stacks.append(self._sent(mesh, own, strip.sources, fill))
+        m, (strips, offsets) = self.margin, self._strips(mesh)
+        stacks = [self._sent(mesh, x, slice(strip.begin, strip.end), strip.sources, fill) for strip in strips]
         line = mesh.map_stacks(lambda *stacks: tf.concat(stacks, m.dim + 1), *stacks)
         return gather(mesh, line, m, lambda at: offsets[at] + np.arange(m.width)) if any(offsets) else line
 
@@ -52,17 +47,17 @@ class Read(Step):
             dx = gather_or_zero(mesh, dx, m, lambda at: line - offsets[at])
         for strip in strips:
             voxels = strip.end - strip.begin
-            own = _cut(mesh, dx, m.dim, begin, begin + voxels)
             readers = [[at for at, source in enumerate(strip.sources) if source == n] for n in range(len(offsets))]
             place = Margin(m.dim, voxels, strip.begin, m.size - strip.end)
             for number in range(max(map(len, readers))):
-                part = self._sent(mesh, own, [(*each, *[-1] * len(offsets))[number] for each in readers], 0)
+                turns = [each[number] if number < len(each) else -1 for each in readers]
+                part = self._sent(mesh, dx, slice(begin, begin + voxels), turns, 0)
                 parts.append(mesh.map_stacks(lambda stack, place=place: pad(stack, [place], 0), part))
             begin += voxels
         return functools.reduce(functools.partial(mesh.map_stacks, tf.add), parts)
 
     def _strips(self, mesh: ShardMeshImpl) -> tuple[list[_Strip], list[int]]:
-        """Returns the strips that a turn joins, and where the voxels that each turn needs begin in the joined strips."""
+        """Returns the strips that a turn joins, and the first voxel of them that each turn needs."""
         m, strips = self.margin, []
         first = [m.first(at) for at in range(mesh.grid.mesh[m.axis])]
         begin = [voxel // m.size for voxel in first]
@@ -72,12 +67,13 @@ class Read(Step):
             strips.append(_Strip([at + n for at in begin], *ends))
         return strips, [voxel - at * m.size - strips[0].begin for voxel, at in zip(first, begin)]
 
-    def _sent(self, mesh: ShardMeshImpl, x: LaidOutTensor, sources: list[int], fill: float) -> LaidOutTensor:
-        """Gives each turn the value of another turn, or `fill` if there is no such turn."""
-        if sources == [*range(len(sources))]:
+    def _sent(
+        self, mesh: ShardMeshImpl, x: LaidOutTensor, strip: slice, sources: list[int], fill: float
+    ) -> LaidOutTensor:
+        """Gives each turn a strip of the value of another turn, or `fill` if there is no such turn."""
+        m, turns = self.margin, [*range(len(sources))]
+        if sources != turns or strip != slice(0, x.slice_shape[m.dim]):
+            x = mesh.map_stacks(lambda stack: cut(stack, {m.dim: (strip.start, strip.stop - strip.start)}), x)
+        if sources == turns:
             return x
-        return mesh.received(x, self.margin.axis, [n if 0 <= n < len(sources) else None for n in sources], fill)
-
-
-def _cut(mesh: ShardMeshImpl, x: LaidOutTensor, dim: int, begin: int, end: int) -> LaidOutTensor:
-    return mesh.map_stacks(lambda stack: cut(stack, {dim: (begin, end - begin)}), x)
+        return mesh.received(x, m.axis, [n if n in turns else None for n in sources], fill)
