@@ -1,8 +1,12 @@
 """A network that reads the labels off the image, and files whose axes are stored in any order."""
 
+from pathlib import Path
+
 import numpy as np
 
+from mtf_imaging.data.images.geometry import MadeGeometry
 from mtf_imaging.data.sampling.sampling import Sampling
+from mtf_imaging.kinds.volumes.segment.images import ArraySource
 from tests.data.oriented import store_nifti, turned
 
 GRID = Sampling((24, 20, 16))
@@ -31,3 +35,8 @@ def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentat
     for name, array in zip(names, case(number % 3, shape), strict=False):
         store_nifti(folder / f"{name}-{number}.nii.gz", array, codes, AFFINE)
     return turned(array, codes, AFFINE)[0]
+
+
+def array_source(voxels):
+    """Returns an array `[x, y, z]` as the source of a channel."""
+    return ArraySource(voxels, MadeGeometry.of(voxels.shape, np.eye(4)), Path("image"))

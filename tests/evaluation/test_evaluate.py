@@ -15,7 +15,7 @@ from mtf_imaging.evaluation.volume_report.planes import find_focus
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.kinds.volumes.segment.images import open_case
 from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
-from tests.evaluation.oracle import GRID, case, oracle, store
+from tests.evaluation.oracle import GRID, array_source, case, oracle, store
 from tests.kinds.volumes import evaluate, predict_cases
 
 
@@ -134,7 +134,7 @@ def test_the_last_bits_of_the_layout_do_not_change_a_picture(monkeypatch):
     hu = (-10 * distance).astype(np.int16)
 
     def draw():
-        return picture_pixels(hu, labels, np.roll(labels, 1, 0), (1.37, 1.37, 1.71), "case 0")
+        return picture_pixels(array_source(hu), labels, np.roll(labels, 1, 0), (1.37, 1.37, 1.71), "case 0")
 
     expected, execute = draw(), ConstrainedLayoutEngine.execute
 
@@ -157,7 +157,7 @@ def test_pictures_show_the_largest_lesion_or_the_liver():
     assert labels[find_focus(liver, liver).point] >= 1
     assert find_focus(empty, liver).point == find_focus(liver, empty).point
     assert find_focus(*np.zeros((2, 4, 6, 8), np.uint8)).point == (2, 3, 4)
-    drawn = [picture_pixels(hu, labels, other, (2.0, 2.0, 3.0), "case 0") for other in (labels, empty)]
+    drawn = [picture_pixels(array_source(hu), labels, other, (2.0, 2.0, 3.0), "case 0") for other in (labels, empty)]
     assert drawn[0].shape == drawn[1].shape
     assert (drawn[0] != drawn[1]).any()
 

@@ -14,6 +14,7 @@ from mtf_imaging.evaluation.volume_report.overlay import MARGIN_MM, make_overlay
 from mtf_imaging.evaluation.volume_report.pictures import position_text
 from mtf_imaging.evaluation.volume_report.planes import PLANES, find_focus
 from tests.data.oriented import store_nifti
+from tests.evaluation.oracle import array_source
 
 SHAPE, SPACING, ORIGIN = (60, 50, 24), (0.7, 0.7, 5.0), (-20.0, 30.0, -40.0)
 AFFINE = nibabel.affines.from_matvec(np.diag(SPACING), ORIGIN)
@@ -151,7 +152,7 @@ def test_positions_follow_the_conventions_of_radiology():
 def test_the_ct_is_aligned_with_the_outlines():
     reference = labels_of(LIVER, LESION)
     hu = np.array([-1000, 40, 2000], np.int16)[reference]
-    for view in make_overlays(hu, reference, reference, AFFINE).views:
+    for view in make_overlays(array_source(hu), reference, reference, AFFINE).views:
         image = Image.open(io.BytesIO(view.image))
         assert image.format == "JPEG"
         assert image.size == view.voxels
@@ -184,7 +185,7 @@ def test_the_ct_is_aligned_with_the_outlines():
     ids=["no lesion in the reference", "no lesion", "empty prediction", "empty reference", "both empty", "one slice"],
 )
 def test_cases_without_lesions_or_liver(reference, prediction, what, inside):
-    overlays = make_overlays(np.zeros(SHAPE, np.int16), reference, prediction, AFFINE)
+    overlays = make_overlays(array_source(np.zeros(SHAPE, np.int16)), reference, prediction, AFFINE)
     assert overlays.what == what
     point = find_focus(reference, prediction).point
     if inside is None:

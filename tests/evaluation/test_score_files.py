@@ -27,7 +27,7 @@ from mtf_imaging.evaluation.volume_scores import compact_labels
 from mtf_imaging.evaluation.volume_scores.case import score_case
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
 from tests.evaluation.descriptions import ORGANS
-from tests.evaluation.oracle import store
+from tests.evaluation.oracle import array_source, store
 
 CODES = ("RAS", "LPS", "SAL", "PIR")
 
@@ -95,7 +95,7 @@ def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, co
     image = open_volume(path) if description is LITS else open_image_source([path], description)
     array = read_volume(path).hu
     for point in itertools.product((0, 23), (0, 7), (5, 15)):
-        found, expected = (read_planes(one, point, description) for one in (image.channels[0], array))
+        found, expected = (read_planes(one, point, description) for one in (image.channels[0], array_source(array)))
         assert found.bounds == expected.bounds
         for plane, index in zip(PLANES, (point[2], point[1], point[0]), strict=True):
             np.testing.assert_array_equal(plane.cut(found, index), plane.cut(array, index))
@@ -126,7 +126,7 @@ def test_the_report_of_a_file_equals_that_of_the_array(tmp_path):
     store(tmp_path, 1, "LPS")
     volume = read_volume(tmp_path / "volume-1.nii.gz")
     labels = read_mask(tmp_path / "segmentation-1.nii.gz", volume).labels
-    with_array = make_overlays(volume.hu, labels, labels, volume.geometry.canonical_affine)
+    with_array = make_overlays(array_source(volume.hu), labels, labels, volume.geometry.canonical_affine)
     assert score_pair(pair_of(tmp_path)).overlays == with_array
     assert all(view.image for view in with_array.views)
 

@@ -111,7 +111,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/meshes/halo/steps.py",
         f"{_OPS} and (conv or pool)",
-        ("m.plan.starts[at[m.axis]]", "m.plan.starts[at[0]]"),
+        ("lambda at: index(at[m.axis])", "lambda at: index(at[0])"),
     ),
     *mutants(
         "mtf_imaging/engine/program/lowering.py",

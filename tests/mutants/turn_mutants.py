@@ -14,7 +14,7 @@ MUTANTS = [
         ("repeats = math.prod(self._sizes[axis] for", "repeats = math.prod(1 for"),
         ("reduced = along.intersection(axes)", "reduced = frozenset(along)", "", f"{_TURNS} equals_the_whole"),
         ("index = index * self._sizes[axis] + self.places[axis]", "index = self.places[axis]", "", _TURNS),
-        ("begin[dim] = self.places[axis] * sizes[dim]", "begin[dim] = self.places[axis]"),
+        ("at = self.places[axis] * size + np", "at = self.places[axis] + np"),
         ("tf.where(self.table(exists), x, constant(fill, x.dtype))", "x", "", _TURNS),
         ("dict(zip(self.coordinates, keys))", "{}", "", _PARTS),
     ),
@@ -35,14 +35,11 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/engine/meshes/halo/reading.py",
         _ALL,
-        ("*reversed(before), x, *after", "*before, x, *after", "", _TURNS),
-        ("begin = piece.source - m.before", "begin = 0", "", _TURNS),
-        (
-            "strip = _sent(mesh, strip, m.axis, -piece.distance, 0)",
-            "strip = _sent(mesh, strip, m.axis, 0, 0)",
-            "",
-            _TURNS,
-        ),
+        ("_Strip([at + n for at in begin], *ends)", "_Strip([at for at in begin], *ends)"),
+        ("max(0, min(needed)), min(m.size", "0, min(m.size", "", f"{_TURNS} memory_of_a_turn"),
+        ("Margin(m.dim, voxels, strip.begin, m.size - strip.end)", "Margin(m.dim, voxels, 0, m.size - voxels)"),
+        ("for number in range(max(map(len, readers))):", "for number in range(1):", "", _TURNS),
+        ("lambda at: line - offsets[at]", "lambda at: line", "", _TURNS),
     ),
     *mutants(
         "mtf_imaging/engine/ops/window_op.py",
@@ -53,10 +50,10 @@ MUTANTS = [
         "mtf_imaging/engine/layout/windows.py",
         "tests/engine/layout/test_windows.py adjoint",
         ("min((i * m + pad) // stride, -(-(i * m", "max((i * m + pad) // stride, -(-(i * m"),
-        ("last = [((i + 1) * m + pad - 1) // stride", "last = [((i + 1) * m + pad) // stride"),
+        ("length = max(((i + 1) * m + pad - 1) // stride", "length = max(((i + 1) * m + pad) // stride"),
         (
-            "covered = max(window.span(before + q + after), *(start + m for start in starts))",
-            "covered = window.span(before + q + after)",
+            "covered = max(window.span(length), *(start + m for start in starts))",
+            "covered = window.span(length)",
         ),
     ),
     *mutants(

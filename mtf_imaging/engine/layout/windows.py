@@ -6,6 +6,7 @@ processors, `plan_split` computes how many voxels each processor needs from the 
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from mtf_imaging.errors import ShapeError
@@ -139,32 +140,35 @@ def plan_split(window: Window, size: int, parts: int) -> SplitPlan:
     outputs = window.output_size(size)
     m, q = -(-size // parts), -(-outputs // parts)
     pad, _ = window.pads(size)
-    length = window.span(q)
-    before = [pad + i * (m - q * window.stride) for i in range(-(-outputs // q))]
-    after = [length - m - b for b in before]
+    first = [i * q * window.stride - pad for i in range(-(-outputs // q))]
+    return _split(parts, m, q, first, window.span(q), window.stride)
+
+
+def _split(parts: int, size: int, outputs: int, first: Sequence[int], length: int, stride: int) -> SplitPlan:
+    """Returns the plan of slices that read `length` voxels from `first[i]` of the whole on; the last are empty."""
+    before = [i * size - at for i, at in enumerate(first)]
     widest = max(0, *before)
     starts = [widest - b for b in before]
     return SplitPlan(
         parts=parts,
-        size=m,
-        outputs=q,
+        size=size,
+        outputs=outputs,
         before=widest,
-        after=max(0, *after),
+        after=max(0, *(length - size - b for b in before)),
         starts=(*starts, *starts[-1:] * (parts - len(starts))),
         length=length,
-        stride=window.stride,
+        stride=stride,
     )
 
 
 class AdjointPlan(NamedTuple):
     """The windows that each slice of a dimension needs to compute its own voxels from transposed windows.
 
-    Every slice of windows is widened by `before` and `after` windows. Its transposed windows compute `cut.size` voxels,
-    and `cut` describes which of them the slice owns.
+    `windows` describes the windows that a slice needs, as `plan_split` describes voxels. These windows, transposed,
+    compute `cut.size` voxels, and `cut` describes which of them the slice owns.
     """
 
-    before: int
-    after: int
+    windows: SplitPlan
     cut: SplitPlan
 
 
@@ -172,16 +176,16 @@ def plan_adjoint_split(window: Window, size: int, parts: int) -> AdjointPlan:
     """Plans the adjoint of `plan_split`, with the same slices of voxels and windows.
 
     Voxel v is in the windows from `(v + pad - extent + 1) / s` to `(v + pad) / s`, with stride s. With slices of m
-    voxels and q windows, slice i begins at voxel `i m + pad - (i q - before) s` of its widened windows.
+    voxels and q windows, slice i needs the same number of windows as all others, and begins at voxel
+    `i m + pad - first s` of them.
     """
     m, q, stride, (pad, _) = -(-size // parts), -(-window.output_size(size) // parts), window.stride, window.pads(size)
     places = range(-(-size // m))
     # A stride above the extent skips voxels, so that the first voxel may precede the first window that contains one.
     first = [min((i * m + pad) // stride, -(-(i * m + pad - window.extent + 1) // stride)) for i in places]
-    last = [((i + 1) * m + pad - 1) // stride for i in places]
-    before = max(0, *(i * q - f for i, f in enumerate(first)))
-    after = max(0, *(at - (i + 1) * q + 1 for i, at in enumerate(last)))
-    starts = [i * m + pad - (i * q - before) * stride for i in places]
-    covered = max(window.span(before + q + after), *(start + m for start in starts))
+    length = max(((i + 1) * m + pad - 1) // stride + 1 - f for i, f in enumerate(first))
+    windows = _split(parts, q, length, first, length, 1)
+    starts = [i * m + pad - f * stride for i, f in enumerate(first)]
+    covered = max(window.span(length), *(start + m for start in starts))
     starts.extend([starts[-1]] * (parts - len(starts)))
-    return AdjointPlan(before, after, SplitPlan(parts, covered, m, 0, 0, tuple(starts), m, 1))
+    return AdjointPlan(windows, SplitPlan(parts, covered, m, 0, 0, tuple(starts), m, 1))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.engine.meshes.local import MOST_AXES, constant, extended
+from mtf_imaging.engine.meshes.local import constant
 from mtf_imaging.engine.meshes.transport import Message, Transport
 
 
@@ -204,16 +204,9 @@ class Turns:
 
     def part(self, x: tf.Tensor, dim: int, axis: int) -> tf.Tensor:
         """Returns the part of this turn of a dimension that is split over a mesh dimension."""
-        sizes = x.shape.as_list()
-        sizes[dim] = -(-sizes[dim] // self._sizes[axis])
-        x = extended(x, dim, sizes[dim] * self._sizes[axis])
-        if len(sizes) > MOST_AXES:
-            first = self.places[axis] * sizes[dim]
-            lines = tf.reshape(x, [-1, x.shape[dim], math.prod(sizes[dim + 1 :])])
-            return tf.reshape(lines[:, first : first + sizes[dim]], sizes)
-        begin = [tf.constant(0)] * len(sizes)
-        begin[dim] = self.places[axis] * sizes[dim]
-        return tf.ensure_shape(tf.slice(x, tf.stack(begin), sizes), sizes)
+        size = -(-x.shape[dim] // self._sizes[axis])
+        at = self.places[axis] * size + np.arange(size, dtype=np.int32)
+        return tf.gather(x, tf.minimum(at, x.shape[dim] - 1), axis=dim)  # tails repeat the last element
 
     def offset(self, axis: int, size: int) -> tf.Tensor:
         """Returns the number of the first element of this turn's slices, uint32, for slices of `size` elements."""

@@ -96,13 +96,7 @@ class Geometry:
 
     def wide_shape(self, mesh: ShardMeshImpl) -> list[int]:
         """Returns the size of a widened slice along each spatial dimension, in voxels."""
-        margins = self.margins(mesh)
-        if not margins:
-            return list(self.sizes)
-        return [
-            m.split.length if m.split is not None and m.split.needs_cut else m.before + m.size + m.after
-            for m in margins
-        ]
+        return [m.width for m in self.margins(mesh)] or list(self.sizes)
 
     @property
     def is_sliding_adjoint(self) -> bool:
@@ -138,8 +132,8 @@ class Geometry:
             if m.mesh_axis is None:
                 wide.append(halo.Margin(m.dim, outputs, 0, 0))
             else:
-                plan = plan_adjoint_split(window, size, m.plan.parts)
-                wide.append(halo.Margin(m.dim, m.plan.outputs, plan.before, plan.after, m.axis))
+                plan = plan_adjoint_split(window, size, m.plan.parts).windows
+                wide.append(halo.Margin(m.dim, plan.size, plan.before, plan.after, m.axis, plan))
         return wide
 
     def adjoint_cuts(self, mesh: ShardMeshImpl) -> list[halo.Margin]:

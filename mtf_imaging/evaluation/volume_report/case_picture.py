@@ -18,7 +18,7 @@ _POSITION_DIGITS = 6  # decimals of figure coordinates: a thousandth of a pixel
 
 
 def picture_pixels(
-    hu: np.ndarray | VoxelSource,
+    hu: VoxelSource,
     reference: Voxels,
     prediction: Voxels,
     spacing: tuple[float, float, float],
@@ -28,8 +28,7 @@ def picture_pixels(
     """Draws one row for each plane through the voxel that `find_focus` returns.
 
     Args:
-      hu: CT `[x, y, z]` or image `[x, y, z, channels]` in canonical axes; the picture shows the first channel.
-        A source of this channel is read once; see `read_planes`.
+      hu: the source of the first channel of the image, which is read once; see `read_planes`.
       reference: labels `[x, y, z]` of the reference; in LiTS the liver is outlined in green, lesions in red.
       prediction: labels `[x, y, z]` of the prediction.
       spacing: voxel size in mm; preserves the patient's proportions.

@@ -23,21 +23,18 @@ def sample_step(shape: tuple[int, ...]) -> int:
     return max(1, round((math.prod(shape) / _SAMPLE) ** (1 / len(shape))))
 
 
-def display_range(image: np.ndarray, description: Description, step: int | None = None) -> tuple[float, float]:
+def display_range(sample: np.ndarray, description: Description) -> tuple[float, float]:
     """Returns the values that pictures show as black and white.
 
     Args:
-      image: `[x, y, z]`, the first channel of an image, or any array of its values.
+      sample: some values of the first channel of an image.
       description: the description of the channels.
-      step: the distance between the sampled voxels along each axis; None for `sample_step`.
 
     Returns:
       The abdominal window in HU for a CT, and percentiles of the values for any other image.
     """
     if shows_ct(description):
         return DISPLAY_HU
-    step = step or sample_step(image.shape)
-    sample = image[(slice(None, None, step),) * image.ndim]
     low, high = (float(value) for value in np.percentile(sample, _PERCENTILES))
     return low, high if high > low else low + 1.0
 
@@ -80,22 +77,17 @@ class ImagePlanes:
         raise IndexError(f"{region}: this region does not lie in a plane through the voxel {self.point}")
 
 
-def read_planes(image: np.ndarray | VoxelSource, point: Point, description: Description) -> ImagePlanes:
+def read_planes(image: VoxelSource, point: Point, description: Description) -> ImagePlanes:
     """Reads the planes of an image through one voxel.
 
     Args:
-      image: the image `[x, y, z]` or `[x, y, z, channels]`, whose first channel pictures show, or the source of this
-        channel, which is read once and checked.
+      image: the source of the first channel of an image, which is read once and checked.
       point: the indices of the voxel along x, y and z.
       description: the description of the channels.
 
     Raises:
       DataError: the source's file cannot be used.
     """
-    if isinstance(image, np.ndarray):
-        channel = image[..., 0] if image.ndim == 4 else image
-        cuts = (channel[_cut(channel.shape, axis, index)] for axis, index in enumerate(point))
-        return ImagePlanes(channel.shape, point, tuple(cuts), display_range(channel, description))
     shape = image.geometry.shape
     planes = [np.empty([1 if a == axis else n for a, n in enumerate(shape)], image.dtype) for axis in range(3)]
     step, sample = sample_step(shape), []
@@ -108,7 +100,7 @@ def read_planes(image: np.ndarray | VoxelSource, point: Point, description: Desc
         voxels = slab[tuple(slice(-at.start % step, None, step) for at in region)]
         sample.append(voxels.flatten())  # a view, even of no voxels, would keep the slab
     image.check()
-    return ImagePlanes(shape, point, tuple(planes), display_range(np.concatenate(sample), description, step=1))
+    return ImagePlanes(shape, point, tuple(planes), display_range(np.concatenate(sample), description))
 
 
 def _slabs(image: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:

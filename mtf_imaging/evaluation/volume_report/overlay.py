@@ -59,7 +59,7 @@ class Overlays:
 
 
 def make_overlays(
-    hu: np.ndarray | VoxelSource | None,
+    hu: VoxelSource | None,
     reference: Voxels,
     prediction: Voxels,
     affine: np.ndarray,
@@ -68,8 +68,7 @@ def make_overlays(
     """Creates the slices of a case through its largest lesion; see `find_focus`.
 
     Args:
-      hu: image `[x, y, z]` or `[x, y, z, channels]` in canonical axes, in HU for a CT, or None. The report shows the
-        first channel. A source of this channel is read once; see `read_planes`.
+      hu: the source of the first channel of the image, which is read once, or None; see `read_planes`.
       reference: labels `[x, y, z]` of the reference: an array, or another volume that can be read in parts.
       prediction: labels `[x, y, z]` of the prediction.
       affine: `[4, 4]`, canonical voxel index -> mm in RAS+.

@@ -13,6 +13,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.data.description.differences import differences, refuse_differences
+from mtf_imaging.data.images.geometry import Geometry, MadeGeometry
 from mtf_imaging.data.intensities.schemes import apply_intensities
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.intensities import resolve_intensities
@@ -22,6 +23,7 @@ from mtf_imaging.data.records.stored import StoredRecord
 from mtf_imaging.data.sampling.buckets import group_by_grid
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.regions import ALONG_Z
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.engine.layout import TensorRegion
 from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_scores.overlap import Overlap, dice_text, label_overlaps, mean
@@ -29,7 +31,7 @@ from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.evaluation.volume_scores.voxels import VoxelView
 from mtf_imaging.inference.network import as_network
 from mtf_imaging.kinds.batches import Steps, score_held_out
-from mtf_imaging.kinds.volumes.segment.labels import SlicedLabels, grid_labels
+from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities
 
 MEAN = "mean"  # the name of the mean Dice over all masks
@@ -154,9 +156,9 @@ class HeldOutRecords:
         slices = as_network(predict, record.num_channels, self.description.num_outputs).slices(record.grid)
         *region, channels = slices.inputs[slices.group.index]
         image = self._network_input(record, tuple(region), manifest)
-        probabilities = slices.predict_image(image[..., channels])
-        del image
-        return grid_labels(slices, probabilities, record.path, self.description)
+        labeling = Labeling(slices, _geometry(record), Sampling(record.grid), record.path, self.description)
+        slices.predict_parts(image[..., channels], labeling.add)
+        return labeling.finish()
 
     def _network_input(self, record: StoredRecord, region: Region, manifest: Manifest) -> np.ndarray:
         """Returns a region of a record's image as in training, float32 `[x, y, z, channels]`."""
@@ -210,8 +212,9 @@ class HeldOutCase(NamedTuple):
     folder: Path
 
 
-class _Shape(NamedTuple):
-    shape: Grid
+def _geometry(record: StoredRecord) -> Geometry:
+    """Returns a geometry whose voxels are those of a record."""
+    return MadeGeometry.of(record.grid, np.eye(4))
 
 
 class _RecordChannel:
@@ -221,7 +224,7 @@ class _RecordChannel:
 
     def __init__(self, record: StoredRecord) -> None:
         self._record = record
-        self.geometry, self.dtype = _Shape(record.grid), np.dtype(np.int16 if record.has_hu else np.float32)
+        self.geometry, self.dtype = _geometry(record), np.dtype(np.int16 if record.has_hu else np.float32)
 
     def read(self, region: Region) -> np.ndarray:
         image = self._record.image(region)

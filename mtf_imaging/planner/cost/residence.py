@@ -81,11 +81,9 @@ def widened_bytes(widened: tuple, mesh: ShardMeshImpl) -> int:
     copied = kind not in ("adjoint", 0) and tails_of(mesh, tensor.shape)
     if not copied and not any(m.before or m.after for m in margins or []):
         return 0
-    sizes, wide = mesh.slice_shape(tensor.shape), [m.before + m.size + m.after for m in margins or []]
-    if kind != "adjoint" and margins:
-        wide = geometry.wide_shape(mesh)
-    for m, size in zip(margins or [], wide, strict=True):
-        sizes[m.dim] = size
+    sizes = mesh.slice_shape(tensor.shape)
+    for m in margins or []:
+        sizes[m.dim] = m.width
     return math.prod(sizes) * tensor.dtype.size
 
 

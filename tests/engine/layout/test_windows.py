@@ -115,11 +115,12 @@ def test_an_adjoint_plan_gives_every_slice_the_windows_of_its_voxels(window, siz
     assume(whole)
     plan, slices = plan_adjoint_split(window, size, parts), plan_split(window, size, parts)
     valid = Window(window.kernel, window.stride, window.dilation, "VALID")
-    number = plan.before + slices.outputs + plan.after
-    assert min(plan.before, plan.after) >= 0
-    assert valid.output_size(plan.cut.size) == number
+    windows_of = plan.windows
+    assert min(windows_of.before, windows_of.after) >= 0
+    assert valid.output_size(plan.cut.size) == windows_of.length
     for i in range(-(-size // slices.size)):
-        first = i * slices.outputs - plan.before
+        first = i * slices.outputs - windows_of.before + windows_of.starts[i]
+        assert 0 <= windows_of.starts[i] <= windows_of.width - windows_of.length
         start = plan.cut.starts[i]
         assert 0 <= start <= plan.cut.size - slices.size
         for voxel in range(i * slices.size, min((i + 1) * slices.size, size)):
@@ -135,13 +136,13 @@ def test_an_adjoint_plan_gives_every_slice_the_windows_of_its_voxels(window, siz
         (Window(2, 2), 12, 2, (0, 0, (0, 0))),
         (Window(3, 2), 12, 2, (1, 0, (2, 2))),  # the last voxel of a window is the first one of the next slice
         (Window(4, 2), 12, 2, (1, 1, (3, 3))),
-        (Window(3, 2, padding="VALID"), 13, 2, (1, 1, (2, 3))),  # slices of 7 voxels, but 3 windows of 2
+        (Window(3, 2, padding="VALID"), 13, 2, (1, 2, (2, 1))),  # slices of 7 voxels, but 3 windows of 2
         (Window(1, 2, padding="VALID"), 12, 2, (0, 0, (0, 0))),  # no window reads the last voxel
     ],
 )
 def test_adjoint_plans(window, size, parts, expected):
     plan = plan_adjoint_split(window, size, parts)
-    assert (plan.before, plan.after, plan.cut.starts) == expected
+    assert (plan.windows.before, plan.windows.after, plan.cut.starts) == expected
 
 
 @given(windows, st.integers(1, 40))

@@ -151,6 +151,24 @@ def test_the_memory_of_a_turn():
     assert slab + wide < costs.tensors < 7 * slab
 
 
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_halos_that_grow_from_slice_to_slice_cost_the_same_in_any_number_of_turns(with_gradient):
+    """Slabs of 3 voxels become slabs of 2 voxels behind the pool, so the last of them lie far from their sources."""
+
+    def fn(x, f, g):
+        y = mi.ops.conv3d_transpose(mi.ops.avg_pool3d(mi.ops.conv3d(x, f), 2, 2), g, 2)
+        y = mtf.reduce_sum(mtf.square(y))
+        return mtf.reduce_sum(mtf.square(mtf.gradients([y], [x])[0])) if with_gradient else y
+
+    programs = []
+    for turns in (24, 96):
+        shapes = SHAPES | {"x": (f"batch:1,x:{3 * turns},y:8,z:8,channels:4", "float64")}
+        shapes["g"] = ("kx:2,ky:2,kz:2,channels:4,filters:4", "float64")
+        programs.append(mi.Program(fn, shapes, f"slabs:{turns}", "x:slabs", sequential="slabs"))
+    few, many = (program.turn_costs for program in programs)
+    assert (few.tensors, few.reads, few.writes, few.nodes) == (many.tensors, many.reads, many.writes, many.nodes)
+
+
 def test_the_same_turns_give_the_same_bits():
     first, second = results(build(4)), results(build(4))
     for name, value in first.items():

@@ -72,6 +72,18 @@ class Margin:
         return dataclasses.replace(self, size=self.removed.size, before=before, after=after)
 
     @property
+    def width(self) -> int:
+        """The number of voxels in a slice that is widened and cut."""
+        if self.split is not None and self.split.needs_cut:
+            return self.split.length
+        return self.before + self.size + self.after
+
+    def first(self, at: int) -> int:
+        """Returns the first voxel of the whole tensor in a slice that is widened and cut."""
+        start = self.plan.starts[at] if self.split is not None and self.split.needs_cut else 0
+        return at * self.size - self.before + start
+
+    @property
     def cut(self) -> "Margin | None":
         """The voxels of the widened slice that no window reads, as a margin, or None if they differ between slices."""
         first, *others = set(self.plan.starts)

@@ -9,7 +9,8 @@ The way that a margin is filled depends on the neighbors' devices:
   corners are filled, too.
 - If some neighbors share a device and others do not, slices are padded (`Pad`), and the voxels of neighbors are written
   into the margins in place (`Write`).
-- If the processors take turns, strips are read from the stored slices of other turns (`Read`).
+- If the processors take turns, a turn reads the strips that contain its windows from the stored slices of other turns
+  (`Read`).
 - Margins that reach past the next slice are exchanged one at a time, with one message per pair of devices (`Far`).
 
 Cropped dimensions are cut first (`Crop`), so that cropped voxels are not sent. Dimensions that are only padded come
@@ -73,7 +74,7 @@ def plan(
             for piece in m.pieces(grid.mesh[m.axis]):
                 sizes[m.dim] = piece.voxels
                 messages.append(Exchange("halo", (m.axis,), math.prod(sizes) * itemsize, piece.distance))
-            sizes[m.dim] = m.before + m.size + m.after
+            sizes[m.dim] = m.width if kinds[m] is Read else m.before + m.size + m.after
         return tuple(messages)
 
     def near(stage: Sequence[Margin]) -> Iterator[Step]:
@@ -98,7 +99,8 @@ def plan(
     kinds = {m: kind(m) for m in margins}
     steps: list[Step] = [Crop(removed)] if _widens(removed) else []
     # Strips that are stored contain neither padding nor other halos if they are cut first.
-    steps += [Read(m, exchanges=sent(m)) for m in margins if kinds[m] is Read and _widens([m])]
+    read = [m for m in margins if kinds[m] is Read and _widens([m])]
+    steps += [Read(m, exchanges=sent(m)) for m in read]
     ordered = [m for m in margins if kinds[m] is not Read]
     ordered.sort(key=lambda m: (kinds[m] is not Gather, kinds[m] is Pad))
     for is_far, group in itertools.groupby(ordered, lambda m: kinds[m] is Far):
@@ -108,7 +110,7 @@ def plan(
         elif _widens(stage):
             steps += near(stage)
     for m in margins:
-        if m.split is not None and m.split.needs_cut:
+        if m.split is not None and m.split.needs_cut and m not in read:
             steps.append(Cut(m) if m.cut is None else Crop((m.cut,)))
     return tuple(steps)
 

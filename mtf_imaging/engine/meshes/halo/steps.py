@@ -5,6 +5,7 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes import portable
@@ -70,30 +71,40 @@ class Cut(Step):
 
     def widen(self, mesh: ShardMeshImpl, x: LaidOutTensor, fill: float) -> LaidOutTensor:
         length = self.margin.plan.length
-        return self._gather(mesh, x, lambda start: list(range(start, start + length)))
+        return gather(mesh, x, self.margin, lambda at: self.margin.plan.starts[at] + np.arange(length))
 
     def narrow(self, mesh: ShardMeshImpl, dx: LaidOutTensor) -> LaidOutTensor:
         """Puts gradients back at their positions in the widened slice, with zeros elsewhere."""
-        dim, length, width = self.margin.dim, self.margin.plan.length, self.margin.plan.width
-
-        def append_zero(stack: tf.Tensor) -> tf.Tensor:
-            folded = tf.reshape(stack, [-1, *stack.shape[dim + 1 :]])
-            padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
-            return tf.reshape(padded, [*stack.shape[: dim + 1], *padded.shape[1:]])
-
-        dx = mesh.map_stacks(append_zero, dx)
-        return self._gather(
-            mesh, dx, lambda start: [r - start if 0 <= r - start < length else length for r in range(width)]
+        return gather_or_zero(
+            mesh, dx, self.margin, lambda at: np.arange(self.margin.plan.width) - self.margin.plan.starts[at]
         )
 
-    def _gather(self, mesh: ShardMeshImpl, x: LaidOutTensor, index_of: Callable[[int], list[int]]) -> LaidOutTensor:
-        """Gathers the voxels at positions `index_of(start)` of every slice."""
-        m = self.margin
 
-        def local(stack: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
-            return tf.gather(stack, index, axis=m.dim + 1, batch_dims=1)
+def gather(mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index: Callable[[int], np.ndarray]) -> LaidOutTensor:
+    """Gathers the voxels at positions `index(i)` of slice i along the dimension of a margin."""
 
-        return mesh.map_stacks(local, x, mesh.laid_out_constant(lambda at: index_of(m.plan.starts[at[m.axis]])))
+    def local(stack: tf.Tensor, index: tf.Tensor) -> tf.Tensor:
+        return tf.gather(stack, index, axis=m.dim + 1, batch_dims=1)
+
+    return mesh.map_stacks(local, x, mesh.laid_out_constant(lambda at: index(at[m.axis])))
+
+
+def gather_or_zero(
+    mesh: ShardMeshImpl, x: LaidOutTensor, m: Margin, index: Callable[[int], np.ndarray]
+) -> LaidOutTensor:
+    """Gathers like `gather`, with zeros at positions outside the slices."""
+    size = x.slice_shape[m.dim]
+
+    def append_zero(stack: tf.Tensor) -> tf.Tensor:
+        folded = tf.reshape(stack, [-1, *stack.shape[m.dim + 1 :]])
+        padded = tf.pad(folded, [[0, 0], [0, 1]] + [[0, 0]] * (len(folded.shape) - 2))
+        return tf.reshape(padded, [*stack.shape[: m.dim + 1], *padded.shape[1:]])
+
+    def place(at: int) -> np.ndarray:
+        voxels = index(at)
+        return np.where((voxels >= 0) & (voxels < size), voxels, size)
+
+    return gather(mesh, mesh.map_stacks(append_zero, x), m, place)
 
 
 def pad(stack: tf.Tensor, margins: Sequence[Margin], fill: float) -> tf.Tensor:

@@ -84,7 +84,7 @@ class _ConvOperation(WindowOperation):
         """Returns the exchanges that give each processor the channels of its groups in `y`."""
         shape = mesh.slice_shape(self._y_shape())
         for m in self.geometry.adjoint_margins(mesh) or [] if widened else []:
-            shape[m.dim] = m.before + m.size + m.after
+            shape[m.dim] = m.width
         return self._groups.splitting(mesh, shape, self.inputs[0].dtype.size, self._out_dim)
 
     def _filter_axes(self, mesh: ShardMeshImpl) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid, Region, format_grid, whole_region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.data.sampling.label_region import (
     label_slabs,
     labels_of_region,
@@ -173,8 +173,7 @@ class Labeling:
         shape = (rows.stop, *probabilities.shape[1:]) if alone else whole_shape(slices.outputs)
         if shape[1:] != self._expected[1:] or shape[0] > self._expected[0]:
             raise self._wrong_shape(shape)
-        fix = "use a checkpoint from before the training diverged."
-        check_finite(slices, probabilities, rows.stop - rows.start, self._path, fix)
+        self._check_finite(probabilities, rows.stop - rows.start)
         if rows.stop <= self._rows.start:
             return
         self._rows.add(rows, probabilities)
@@ -222,8 +221,19 @@ class Labeling:
     def _wrong_shape(self, shape: tuple[int, ...]) -> ShapeError:
         return ShapeError(
             f"{self._path}: the network returned probabilities of shape {shape}; {self._sampling} needs "
-            f"{self._expected}. {_fix(self._description)}"
+            f"{self._expected}. Fix: return one probability per "
+            f"{'mask' if self._description.has_regions else 'class'} for every voxel."
         )
+
+    def _check_finite(self, probabilities: Voxels, count: int) -> None:
+        """Raises DataError in every process if the first rows of one process contain NaN or infinity."""
+        # One plane at a time, because a mask of the whole array would be as large as the volume.
+        is_finite = all(np.isfinite(probabilities[x : x + 1,]).all() for x in range(count))
+        if not self._slices.group.gather_numbers([is_finite]).all():
+            raise DataError(
+                f"{self._path}: the network returned NaN or infinity. Fix: lower the learning rate, or use a "
+                "checkpoint from before the training diverged."
+            )
 
 
 class _Rows:
@@ -262,63 +272,8 @@ class _Rows:
         return found[0] if len(found) == 1 else np.concatenate(found)
 
 
-def grid_labels(slices: Slices, probabilities: np.ndarray, path: Path, description: Description = LITS) -> SlicedLabels:
-    """Converts the probabilities of all processes to labels on the grid of the network.
-
-    Args:
-      slices, description: the same as in `Labeling`.
-      probabilities: the probabilities of this process.
-      path: path of the image, for messages.
-
-    Raises:
-      ShapeError, DataError: see `Labeling.add`.
-    """
-    probabilities, classes = np.asarray(probabilities), description.num_outputs
-    grid = tuple(max(region[axis].stop for region in slices.inputs) for axis in range(3))
-    shape = _whole_shape(slices, probabilities)
-    if shape != (*grid, classes):
-        raise ShapeError(
-            f"{path}: the network returned an array of shape {shape}; the grid {format_grid(grid)} needs "
-            f"probabilities of shape {(*grid, classes)}. {_fix(description)}"
-        )
-    check_finite(slices, probabilities, len(probabilities), path, "lower the learning rate.")
-    regions = [output[:3] for output in slices.outputs]
-    want = [(*region, slice(0, classes)) for region in regions]
-    if want != [*slices.outputs]:  # processes have different classes of the same voxels
-        probabilities = slices.group.move(probabilities, slices.outputs, want)
-    labels = np.empty(probabilities.shape[:3], np.uint8)
-    for x, plane in enumerate(probabilities):  # NumPy's argmax needs 8 bytes per voxel
-        labels[x] = description.to_labels(np.asarray(plane, np.float32))
-    return SlicedLabels(slices.group, regions, labels, grid)
-
-
 def _rounds(regions: Sequence[Region], grid: tuple[int, ...], back: Spans, classes: int) -> Iterator[list[Region]]:
     """Yields one slab of each process's region at a time, until all are computed; some slabs may be empty."""
     slabs = [label_slabs(grid, back, region, classes) for region in regions]
     for each in itertools.zip_longest(*slabs, fillvalue=_NOTHING):
         yield list(each)
-
-
-def _whole_shape(slices: Slices, probabilities: np.ndarray) -> tuple[int, ...]:
-    """Returns the shape of the probabilities of all processes together."""
-    return probabilities.shape if len(slices.outputs) == 1 else whole_shape(slices.outputs)
-
-
-def _fix(description: Description) -> str:
-    return f"Fix: return one probability per {'mask' if description.has_regions else 'class'} for every voxel."
-
-
-def check_finite(slices: Slices, probabilities: Voxels, count: int, path: Path, fix: str) -> None:
-    """Raises DataError in every process if the probabilities of one process contain NaN or infinity.
-
-    Args:
-      slices: the slices of the processes.
-      probabilities: the probabilities of this process.
-      count: the number of rows to check.
-      path: path of the image, for the message.
-      fix: the fix, for the message.
-    """
-    # One plane at a time, because a mask of the whole array would be as large as the volume.
-    is_finite = all(np.isfinite(probabilities[x : x + 1,]).all() for x in range(count))
-    if not slices.group.gather_numbers([is_finite]).all():
-        raise DataError(f"{path}: the network returned NaN or infinity. Fix: {fix}")
