@@ -191,6 +191,7 @@ def main(argv=None):
             command = [sys.executable, "-m", "benchmarks.prediction_speed", *map(str, words)]
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
             measured[row].append(json.loads(done.stdout.splitlines()[-1]))
+            print(f"{row}: {measured[row][-1]}", file=sys.stderr, flush=True)
     rows = []
     for row, times in measured.items():
         part = {name: statistics.median(each[name] for each in times) for name in (*PARTS, "elapsed")}

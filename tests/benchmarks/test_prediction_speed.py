@@ -37,9 +37,10 @@ def test_a_part_within_another_one_interrupts_it_and_the_first_case_does_not_cou
 def test_a_complete_run(capsys):
     words = ["--shape", "20", "20", "16", "--resolution", "16", "--cases", "2", "--rounds", "1"]
     prediction_speed.main([*words, "--rows", "whole,plain whole"])
-    head, _, *rows = [line.strip("| ").split(" | ") for line in capsys.readouterr().out.strip().splitlines()]
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
     assert [row[0] for row in rows] == ["whole", "plain whole"]
     for row in rows:
-        cells = dict(zip(head, row, strict=False))
+        cells = dict(zip(head, row, strict=True))
         total = float(cells["processor seconds a case"])
         assert sum(float(cells[part].split()[0]) for part in prediction_speed.PARTS) == pytest.approx(total, abs=0.03)

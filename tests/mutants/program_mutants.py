@@ -45,6 +45,13 @@ MUTANTS = [
         ("        if unknown or missing:", "        if missing:"),
     ),
     *mutants(
+        "mtf_imaging/engine/program/xla.py",
+        "tests/engine/program/test_xla.py",
+        ("with tf.device(device):", "with contextlib.nullcontext():"),
+        ('if what != "1 devices":', "if isinstance(mesh, TurnMesh):"),
+        ("tf.errors.InvalidArgumentError, tf.errors.UnimplementedError", "tf.errors.UnimplementedError"),
+    ),
+    *mutants(
         "mtf_imaging/engine/program/variables.py",
         "tests/engine/program/test_program.py tests/training/test_micro_batches.py",
         ('f"{seed}/{name}"', 'f"{seed}"'),

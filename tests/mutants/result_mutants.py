@@ -98,7 +98,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/inference/uncertainty.py",
         "tests/evaluation/test_maps.py",
-        ("terms = terms + entr(np.clip(1 - values, 0, 1))", "terms = 2 * terms"),
+        ("terms = terms + scipy.special.entr(np.clip(1 - values, 0, 1))", "terms = 2 * terms"),
         ("0, information)\n", "0, 2 * information)\n"),
         ("probabilities(plane[..., :-1])", "probabilities(plane)"),
     ),
