@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import tensorflow as tf
 
-from mtf_imaging.data.pairs import ArrayPairs, Arrays, Samples, ScoredPairs
+from mtf_imaging.data.pairs import ArrayPairs, Arrays, Samples, ScoredPairs, Spec
 from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import Layout
 from mtf_imaging.errors import ConfigError, DataError
@@ -19,7 +19,7 @@ from mtf_imaging.networks import Network, load
 from mtf_imaging.networks.task import NetworkTask
 from mtf_imaging.networks.task import task as network_task
 from mtf_imaging.training.keras.layers import is_model
-from mtf_imaging.training.losses import NamedLoss, named_loss, sum_of_losses
+from mtf_imaging.training.losses import LABELS, VALUES, NamedLoss, named_loss, sum_of_losses
 from mtf_imaging.training.prediction import NetworkBuilder, predictor
 from mtf_imaging.training.task import Task
 
@@ -103,8 +103,10 @@ def evaluate(
     """Returns the scores of the predictions for images with targets; see `History.evaluate`."""
     inputs = named_inputs(named(task, x))
     network = _trained(task, inputs, model_dir, None, options)
-    targets = dict(zip(measures, y)) if isinstance(y, Sequence) else y
-    return ScoredPairs(ArrayPairs(inputs, targets), measures).open(None, None)(network)[0]
+    pairs = ArrayPairs(inputs, dict(zip(measures, y)) if measures and isinstance(y, Sequence) else y)
+    image = max((spec.shape for spec in pairs.inputs.values()), key=len)
+    chosen = measures or {name: target_of(image, spec)[-1] for name, spec in pairs.targets.items()}
+    return ScoredPairs(pairs, chosen).open(None, None)(network)[0]
 
 
 def _trained(
@@ -183,3 +185,27 @@ def named(network: Any, x: Arrays) -> Samples | Mapping[str, Samples]:
             "input; in an array of images, the first axis counts the images."
         )
     return dict(zip(names, x))
+
+
+def target_of(image: tuple[int, ...], target: Spec) -> tuple[str, str, str, str]:
+    """Returns the kind of targets, their dimensions, their default loss, and their measure.
+
+    Args:
+      image: the shape of an image.
+      target: the specification of one target.
+    """
+    shape, is_integer = target.shape, target.dtype.kind in "biu"
+    space = ",".join(("batch", *AXES[: len(image) - 1]))
+    if is_integer and shape == image[:-1]:
+        return LABELS, space, "dice_ce", "dice"
+    if is_integer and shape == ():
+        return LABELS, "batch", "cross_entropy", "accuracy"
+    if shape[:-1] == image[:-1]:
+        return VALUES, f"{space},values:{shape[-1]}", "mse", "r2"
+    if len(shape) == 1:
+        return VALUES, f"batch,values:{shape[0]}", "mse", "r2"
+    raise DataError(
+        f"the targets have the shape {list(shape)} and the dtype {target.dtype}, but images have "
+        f"{list(image)}. Fix: give integers of the shape {list(image[:-1])} for classes of voxels, one integer for "
+        "the class of an image, or numbers with a last axis like the outputs of the network."
+    )

@@ -9,15 +9,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging.data.pairs import ArrayPairs, Arrays, DatasetPairs, ScoredPairs, Spec
+from mtf_imaging.data.pairs import ArrayPairs, Arrays, DatasetPairs, ScoredPairs
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.inference.several import named_outputs, target_name
-from mtf_imaging.jobs.array_networks import AXES, Losses, as_task, loaded, named, take_layout
+from mtf_imaging.jobs.array_networks import Losses, as_task, loaded, named, take_layout, target_of
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.history import History
 from mtf_imaging.jobs.training import train
 from mtf_imaging.training.callbacks import Callback
-from mtf_imaging.training.losses import LABELS, VALUES, named_loss
+from mtf_imaging.training.losses import LABELS, named_loss
 from mtf_imaging.training.task import Task
 
 
@@ -119,33 +119,9 @@ def _task(network: Any, pairs: ArrayPairs | DatasetPairs, loss: Losses, dtype: s
     shapes = {name: spec.shape for name, spec in pairs.inputs.items()}
     image, losses, specs, measures = max(shapes.values(), key=len), {}, {}, {}
     for output, target in pairs.targets.items():
-        targets, dims, default, measures[output] = _target(image, target)
+        targets, dims, default, measures[output] = target_of(image, target)
         losses[output] = named_loss(own[output] or default, targets)
         specs[target_name(output)] = (dims, "int32" if targets == LABELS else "float32")
         if own[output] == "binary_cross_entropy":
             measures[output] = "dice"
     return as_task(network, shapes, dtype, losses, specs), measures
-
-
-def _target(image: tuple[int, ...], target: Spec) -> tuple[str, str, str, str]:
-    """Returns the kind of targets, their dimensions, their default loss, and their measure.
-
-    Args:
-      image: the shape of an image.
-      target: the specification of one target.
-    """
-    shape, is_integer = target.shape, target.dtype.kind in "biu"
-    space = ",".join(("batch", *AXES[: len(image) - 1]))
-    if is_integer and shape == image[:-1]:
-        return LABELS, space, "dice_ce", "dice"
-    if is_integer and shape == ():
-        return LABELS, "batch", "cross_entropy", "accuracy"
-    if shape[:-1] == image[:-1]:
-        return VALUES, f"{space},values:{shape[-1]}", "mse", "r2"
-    if len(shape) == 1:
-        return VALUES, f"batch,values:{shape[0]}", "mse", "r2"
-    raise DataError(
-        f"the targets have the shape {list(shape)} and the dtype {target.dtype}, but images have "
-        f"{list(image)}. Fix: give integers of the shape {list(image[:-1])} for classes of voxels, one integer for "
-        "the class of an image, or numbers with a last axis like the outputs of the network."
-    )

@@ -19,7 +19,7 @@ class History:
     Attributes:
       task: the task, which `mi.jobs` takes as well.
       model_dir: the folder of the run.
-      stopped: why the training stopped before its last step; None if it did not.
+      stopped: why a callback or `stop` ended the training; None if it made all steps.
       measures: {output: its measure of held-out samples}, for `evaluate`; a single output is called "".
     """
 

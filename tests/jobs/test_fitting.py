@@ -70,6 +70,7 @@ def test_train_takes_a_pair_of_arrays(tmp_path):
     history = fit(steps=2)
     again = mi.jobs.train(task=history.task, data=(X, Y), model_dir=tmp_path, num_steps=2, batch_size=2, **QUIET)
     assert again.losses == history.losses
+    assert again.evaluate(X, Y, dtype="float64") == history.evaluate(X, Y, dtype="float64")
 
 
 def test_an_optimizer_of_keras_is_refused():

@@ -30,6 +30,18 @@ MUTANTS = [
         ("0x7FF << 52", "0x7FF8 << 48"),
     ),
     *mutants(
+        "mtf_imaging/training/callbacks.py",
+        "tests/jobs/test_fitting.py survives_a_stop",
+        ("self._call(with_state, number, values)", "pass"),
+        ("self._program.variables[FACTOR].assign(factor)", "pass"),
+    ),
+    *mutants(
+        "mtf_imaging/training/losses.py",
+        "tests/jobs/test_fitting.py several_inputs_and",
+        ("mtf.add_n(each) if len(each) > 1 else each[0]", "each[0]"),
+        ("loss.predict(predictions[name])", "predictions[name]"),
+    ),
+    *mutants(
         "mtf_imaging/training/loop.py",
         "tests/training/test_loop.py gradient_that",
         ("values.pop(GRADIENT_NORM, 0.0)", "0.0"),

@@ -46,7 +46,7 @@ def test_only_the_first_volume_shows_that_the_network_is_built(capsys):
 
     whole = [(slice(0, 1), slice(0, 2), slice(0, 3))]
     program.regions, program.output_regions, program.call_slices = (lambda name: whole), (lambda: whole), program
-    program.streams = False
+    program.streams, program.input_specs = False, {"image": None}
     for progress, expected in ((True, [True, False]), (False, [False, False])):
         shown.clear()
         predict = network_of_slices(program_slices(program, progress))

@@ -36,8 +36,8 @@ def import_modules_with(import_module: Callable) -> None:
 
     def import_from_file(name: str, fromlist: Any = None) -> Any:
         frame = inspect.currentframe()
-        assert frame
-        assert frame.f_back
+        assert frame is not None
+        assert frame.f_back is not None
         return import_module(name, fromlist, frame.f_back.f_locals["statement"].location.filename)
 
     gin.config.__import__ = import_from_file
