@@ -72,6 +72,7 @@ def write_data(folder: Path) -> Path:
         shutil.copy(folder / "cases/volume-1.nii.gz", folder / name)
     photos.write_photos(folder / "photos")
     photos.write_objects(folder / "objects")
+    (folder / "in_files.gin").write_text("import benchmarks.reliability.in_files\n")
     (folder / "photos.gin").write_text(PHOTO_JOB)
     (folder / "objects.gin").write_text(OBJECT_JOB)
     return folder

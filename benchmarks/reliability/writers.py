@@ -51,6 +51,11 @@ WRITERS = {
         f"predict --model_dir {{good}}/run --input {_CASES} --output {{out}}/segmentations",
         rewritten="*predictions.jsonl",
     ),
+    "predict_windows": Writer(  # continues within a volume
+        f"predict --model_dir {{good}}/run --input {_CASES} --output {{out}}/segmentations --gin_file "
+        "{good}/in_files.gin --resolution 24 --window 8",
+        rewritten="*predictions.jsonl",
+    ),
     "score": Writer(
         "score --reference_dir {good}/cases --prediction_dir {good}/predictions --output_dir {out}/scores --workers 1"
     ),

@@ -275,7 +275,8 @@ def test_labels_may_lack_chunks_of_the_background(tmp_path, caplog):
 
 # name: stored axes of a NIfTI volume
 @pytest.mark.parametrize("codes", ["RAS", "LPS", "SAL", "PIR"])
-def test_labels_of_nifti_volumes_are_stored_in_canonical_axes(tmp_path, store, arrays, codes):
+def test_labels_of_nifti_volumes_are_stored_in_canonical_axes(tmp_path, monkeypatch, store, arrays, codes):
+    monkeypatch.setattr("mtf_imaging.data.formats.ome_zarr.writing._CHUNK", 4)
     hu, labels = arrays()
     volume = read_volume(store(tmp_path / "volume.nii", hu, codes))
     path = tmp_path / "segmentation-3.ome.zarr"
@@ -287,9 +288,11 @@ def test_labels_of_nifti_volumes_are_stored_in_canonical_axes(tmp_path, store, a
     ome = plain.attrs["ome"]
     assert (ome["version"], ome["image-label"], ome["multiscales"][0]["name"]) == ("0.5", {}, "segmentation-3")
     assert ome["multiscales"][0]["axes"] == axis_entries("zyx")
-    scale, translation = ome["multiscales"][0]["datasets"][0]["coordinateTransformations"]
-    np.testing.assert_allclose(scale["scale"], volume.geometry.spacing[::-1])
-    np.testing.assert_allclose(translation["translation"], volume.geometry.canonical_affine[2::-1, 3])
+    for dataset, step in zip(ome["multiscales"][0]["datasets"], (1, 2), strict=True):
+        np.testing.assert_array_equal(plain[dataset["path"]][...], labels.T[::step, ::step, ::step])
+        scale, translation = dataset["coordinateTransformations"]
+        np.testing.assert_allclose(scale["scale"], step * np.array(volume.geometry.spacing[::-1]))
+        np.testing.assert_allclose(translation["translation"], volume.geometry.canonical_affine[2::-1, 3])
     mask = read_mask(path, volume)
     np.testing.assert_array_equal(mask.labels, labels)
     np.testing.assert_array_equal(read_segmentation(path).labels, labels)

@@ -285,12 +285,12 @@ def test_a_pool_of_uneven_slices_keeps_a_copy_with_its_lowest_values():
 def test_halos_that_grow_with_the_number_of_the_slice():
     """Of 33 voxels, slices have 3; of their 17 windows with stride 2, slices have 2 windows, which are 4 voxels."""
 
-    def growing(size, stride=2, mesh="rows:16"):
+    def growing(size, stride=2, mesh="rows:16", turns=""):
         def fn(image, kernel):
             return mi.ops.conv2d(image, kernel, stride, name="stem")
 
         inputs = {"image": f"batch:1,x:{size},y:8,channels:1", "kernel": "fx:3,fy:3,channels:1,out:1"}
-        return growing_halos(trace_only(fn, inputs).needed, Layout.parse(mesh, "x:rows"), {"x": size})
+        return growing_halos(trace_only(fn, inputs).needed, Layout.parse(mesh, "x:rows", turns), {"x": size})
 
     (halo,) = growing(33)
     assert (halo.halo, halo.split.size, halo.better) == (9, 3, (32, 61))
@@ -298,7 +298,7 @@ def test_halos_that_grow_with_the_number_of_the_slice():
         "conv2d 'stem' splits x over rows:16: 33 voxels into slices of 3, and with stride 2 its 17 outputs into slices "
         "of 2. 3 is not 2 x 2, so halos grow along rows, up to 9 voxels"
     )
-    assert growing(32) == growing(33, stride=1) == growing(33, mesh="rows:1") == ()
+    assert growing(32) == growing(33, stride=1) == growing(33, mesh="rows:1") == growing(33, turns="rows") == ()
 
 
 @pytest.mark.parametrize(("size", "batch", "better"), [(36, 1, {"x": 38}), (32, 5, {"batch": 4}), (32, 4, {})])

@@ -89,7 +89,7 @@ def growing_halos(
     for op in operations:
         geometry = getattr(op, "geometry", None)
         for dim, window, size in zip(geometry.names, geometry.windows, geometry.sizes) if geometry else ():
-            if parts.get(dim, 1) == 1:
+            if parts.get(dim, 1) == 1 or rules[dim] in layout.sequential:  # a turn reads no more than its windows
                 continue
             if window.stride > 1:
                 strided[dim].add((window, size))

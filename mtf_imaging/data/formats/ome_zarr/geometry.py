@@ -11,7 +11,6 @@ from mtf_imaging.data.images.geometry import MadeGeometry
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import FIELD as PROVENANCE
 
-LEVEL = "0"  # path of the full-resolution array
 _VERSION = "0.5"
 
 
@@ -38,16 +37,21 @@ class Frame:
         """For each axis of the array, its position among x, y, z."""
         return tuple(SPACE.index(axis["name"]) for axis in self.axes)
 
-    def label_attributes(self, name: str, provenance: Provenance | None = None) -> dict[str, Any]:
+    def label_attributes(self, name: str, levels: int = 1, provenance: Provenance | None = None) -> dict[str, Any]:
         """Returns the group attributes of a label image.
 
         Args:
           name: name of the image.
+          levels: number of resolutions, each half of the one before; only one if the voxel size is not stated.
           provenance: the provenance to store; None for none.
         """
-        steps = [{"type": "scale", "scale": [*self.scale]}, {"type": "translation", "translation": [*self.translation]}]
-        dataset = {"path": LEVEL, "coordinateTransformations": steps} if self.has_size else {"path": LEVEL}
-        multiscale = {"name": name, "axes": [dict(axis) for axis in self.axes], "datasets": [dataset]}
+        datasets: list[dict[str, Any]] = [{"path": str(level)} for level in range(levels if self.has_size else 1)]
+        for level, dataset in enumerate(datasets if self.has_size else ()):
+            dataset["coordinateTransformations"] = [
+                {"type": "scale", "scale": [mm * 2**level for mm in self.scale]},
+                {"type": "translation", "translation": [*self.translation]},
+            ]
+        multiscale = {"name": name, "axes": [dict(axis) for axis in self.axes], "datasets": datasets}
         ours: dict[str, Any] = {} if self.affine is None else {"affine": np.asarray(self.affine).tolist()}
         if provenance is not None:
             ours[PROVENANCE] = provenance.image_fields
