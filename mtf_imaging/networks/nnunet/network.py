@@ -6,12 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.networks.conversion import Weight
 from mtf_imaging.networks.graph import Graph
-from mtf_imaging.networks.network import Shape
 from mtf_imaging.networks.nnunet.plans import Architecture
 from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
 from mtf_imaging.networks.onnx.source import OnnxSource
@@ -131,10 +128,11 @@ class _Builder:
         return outputs[::-1]
 
 
-class NnunetSource:
+class NnunetSource(OnnxSource):
     """A trained U-Net of nnU-Net.
 
-    In training, it also computes the logits in lower resolutions, as for nnU-Net's deep supervision.
+    `export` returns the state dict of PyTorch. In training, it also computes the logits in lower resolutions, as
+    for nnU-Net's deep supervision.
 
     Args:
       title: the network, for error messages.
@@ -143,7 +141,7 @@ class NnunetSource:
     """
 
     def __init__(self, title: str, architecture: Architecture, file: PyTorchFile) -> None:
-        self.title, self._file = title, file
+        self._file = file
         builder = _Builder(architecture, file)
         outputs = builder.build()
         if unknown := sorted({own_name(name) for name in file.shapes} - {*builder.constants}):
@@ -158,23 +156,12 @@ class NnunetSource:
         graph = Branch(nodes, builder.constants, names)
         channels = next(x for x in builder.constants.values() if x.ndim > 2).shape[1]
         inputs = {_IMAGE: ([None, channels, *[None] * len(architecture.kernels[0])], np.float32)}
-        self._training = OnnxSource(title, _OPSET, graph, inputs, self._state)
+        super().__init__(title, _OPSET, graph, inputs, self._state)
         self._predicting = OnnxSource(title, _OPSET, dataclasses.replace(graph, outputs=names[:1]), inputs, self._state)
 
-    @property
-    def signature(self) -> Mapping[str, tuple[Shape, tf.DType]]:
-        return self._training.signature
-
-    @property
-    def weights(self) -> Mapping[str, Weight]:
-        return self._training.weights
-
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        return (self._training if training else self._predicting).trace(shapes, training)
-
-    def export(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the state dict of PyTorch, as arrays."""
-        return self._training.export(values)
+        return super().trace(shapes, training) if training else self._predicting.trace(shapes, training)
 
     def _state(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the state dict of PyTorch, as arrays."""
         return {name: values[own_name(name)] for name in self._file.shapes}
