@@ -286,7 +286,10 @@ def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
     ("options", "text"),
     [
         ({"flips": ("x",)}, "flips = ('x',): not axes of the images. Fix: list each of height, width at most once"),
-        ({"scales": (0,)}, "scales must be a tuple, each item a number above 0 and of at most 100, not (0,)."),
+        (
+            {"scales": (0,)},
+            "scales must be a tuple in which each element is a number above 0 and at most 100",
+        ),
         (
             {"spacing": "1,1,1"},
             "spacing = '1,1,1' has no effect on photos: it is a setting of volumes. Fix: leave spac",

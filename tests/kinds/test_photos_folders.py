@@ -119,7 +119,7 @@ def test_classes_json_names_the_classes_of_any_folder(voc, cityscapes):
     [
         ("{", "classes.json: not a JSON file (Expecting property name"),
         ('{"classes": {"a": [0, 0, 0], "a": [1, 1, 1]}}', "classes.json: 'a' occurs twice in an object"),
-        ('{"classes": {"a": [0, 0]}}', "classes.json: the color of the class 'a' is [0, 0]"),
+        ('{"classes": {"a": [0, 0]}}', "classes.json: PhotoDescription.colors = ((0, 0),): it must be"),
         ("[]", "classes.json: does not contain an object with the key 'classes'"),
     ],
 )

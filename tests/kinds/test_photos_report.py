@@ -11,6 +11,7 @@ from PIL import Image
 from mtf_imaging.evaluation.report.tables import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.pictures import LabeledPhoto
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos, make_layers
 from mtf_imaging.kinds.photos.report.page import class_ious, photo_report_html
 from mtf_imaging.kinds.photos.report.tables import class_columns
@@ -52,7 +53,7 @@ def score_all(limit):
     scores, worst = [], WorstPhotos(limit)
     for key, (prediction, reference) in PHOTOS.items():
         scores.append(score_photo(key, prediction, reference, FOUR))
-        worst.add(scores[-1], PHOTO, prediction, reference, FOUR)
+        worst.add(scores[-1], LabeledPhoto(PHOTO, prediction, reference), FOUR)
     return scores, worst.layers
 
 
@@ -198,7 +199,7 @@ def test_the_photo_is_stored_once_per_section(page):
 def test_large_photos_are_stored_smaller():
     photo, labels = np.zeros((900, 1600, 3), np.uint8), np.zeros((900, 1600), np.uint8)
     labels[:, 800:] = 3
-    layers = make_layers(photo, labels, labels, FOUR)
+    layers = make_layers(LabeledPhoto(photo, labels, labels), FOUR)
     assert layers.size == (360, 640)
     assert set(layers.layers) == {(who, label) for who in ("reference", "prediction") for label in (0, 3)}
     assert layers.wrong is None

@@ -57,13 +57,3 @@ def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:
             raise DataError(
                 f"{where}: the key '{key}' is not known.{did_you_mean(key, known)} Fix: use only {', '.join(known)}."
             )
-
-
-def fault_of_scaling(scaling: object) -> str | None:
-    """Returns the fault of a scaling name, or None."""
-    if scaling in SCALINGS:
-        return None
-    return (
-        f"scaling {scaling!r} is not known.{did_you_mean(str(scaling), SCALINGS)} "
-        f"Fix: choose one of {', '.join(SCALINGS)}."
-    )

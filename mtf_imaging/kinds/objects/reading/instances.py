@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.listing.names import is_text
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.contained import MAX_NAME
 from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
@@ -171,8 +171,8 @@ def _categories(entries: list, path: Path) -> tuple[tuple[int, str], ...]:
     categories = [(entry["id"], entry["name"]) for entry in _checked(path, "categories", entries, [name])]
     try:
         return ObjectDescription(tuple(sorted(categories))).categories
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+    except ConfigError as error:
+        raise DataError(f"{path}: {error} Fix: correct the categories.") from error
 
 
 def _images(
