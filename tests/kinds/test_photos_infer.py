@@ -10,8 +10,9 @@ from PIL import Image
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.batches import batch_network, batches
+from mtf_imaging.kinds.output import scaled_size
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos, scaled_size
+from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos
 from mtf_imaging.kinds.photos.pictures import LabeledPhoto, comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear

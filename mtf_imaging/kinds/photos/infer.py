@@ -14,6 +14,7 @@ from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.inference.network import Prediction
 from mtf_imaging.kinds.batches import BatchNetwork, Steps, batch_network, named
+from mtf_imaging.kinds.output import scaled_size
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.folders import Photo
 from mtf_imaging.kinds.photos.resize import pad_photo, padded_size, resize_bilinear
@@ -171,13 +172,3 @@ def most_probable(probabilities: np.ndarray) -> np.ndarray:
     for row, values in enumerate(probabilities):  # NumPy's argmax needs 8 bytes per pixel
         labels[row] = values.argmax(axis=-1)
     return labels
-
-
-def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Returns the height and width of a photo after scaling by a factor.
-
-    >>> scaled_size((333, 500), 0.5), scaled_size((1, 500), 0.25)
-    ((166, 250), (1, 125))
-    """
-    height, width = (max(1, round(n * scale)) for n in size)
-    return height, width
