@@ -60,8 +60,7 @@ class NetworkTask:
             region = " The sigmoid of one output is a region of nnU-Net's dataset.json." if number == 1 else ""
             raise mi.ConfigError(
                 f"{type(self).__name__}.network: the network has {number} classes, but this task needs "
-                f"{self.num_outputs}. Fix: use a network with {self.num_outputs} classes, or leave out its number of "
-                f"classes.{region}"
+                f"{self.num_outputs}. Fix: use a network with {self.num_outputs} classes.{region}"
             )
 
     def _widened(self, logits):
@@ -88,8 +87,8 @@ class LabelTask(NetworkTask):
         if len(frequencies) != self.num_outputs or not all(0 <= frequency <= 1 for frequency in frequencies):
             raise mi.ConfigError(
                 f"class_frequencies = {tuple(frequencies)}: there must be a number from 0 to 1 for each of the "
-                f"{self.num_outputs} outputs of the network, {', '.join(self.output_names)}. "
-                'Fix: give these fractions, "data" to count the labels of the data, or None for biases of 0.'
+                f"{self.num_outputs} outputs of the network, {', '.join(self.output_names)}. Fix: give these numbers, "
+                "or None."
             )
         if not hasattr(self.network, "with_class_biases"):
             return self
@@ -140,7 +139,6 @@ def described(task, description, attribute, data):
     if value is None:
         raise mi.ConfigError(
             f"{type(task).__name__} needs a data set of {data}, but the data set has a {type(description).__name__}. "
-            "Fix: use a task for your data, such as unet3d.Segmentation for volumes, deeplab.SemanticSegmentation for "
-            "photos, or detection.ObjectDetection for objects."
+            "Fix: use a task for your data, such as Segmentation, SemanticSegmentation or ObjectDetection."
         )
     return value

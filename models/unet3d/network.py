@@ -100,8 +100,8 @@ class UNet3D(OpenBiases):
         if self.deep_supervision and not 1 <= self._supervised <= available:
             raise mi.ConfigError(
                 f"UNet3D.deep_supervision = {self.deep_supervision!r}: with UNet3D.depth = {self.depth}, the decoder "
-                f"has {available} levels that are coarser than the image. True needs 2 of them, because it leaves out "
-                f"the coarsest. Fix: use a number up to {available}, a larger depth, or False for none."
+                f"has {available} levels that are coarser than the image; True needs 2. Fix: use a larger depth, or "
+                "False."
             )
 
     def __call__(self, image, is_training):

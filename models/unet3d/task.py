@@ -101,9 +101,8 @@ class SegmentationTask(LabelTask):
         choices = ["masks", *([] if self.description.has_regions else ["classes", "adaptive"])]
         if self.dice not in (*choices, *self.description.masks):
             raise mi.ConfigError(
-                f"{owner}.dice = {self.dice!r} is not known"
-                f"{' for regions' * self.description.has_regions}. "
-                f"Fix: choose one of {', '.join(choices)}, or a mask: {', '.join(self.description.masks)}."
+                f"{owner}.dice = {self.dice!r} is not known{' for regions' * self.description.has_regions}. Fix: "
+                f"choose one of {', '.join(choices)}, or a mask: {', '.join(self.description.masks)}."
             )
 
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):

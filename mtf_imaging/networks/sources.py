@@ -170,7 +170,6 @@ class FunctionSource(_LiveSource):
         super().__init__(title, own, specs, tf.function(own).get_concrete_function(*specs).variables)
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        del training
         return self._traced(tf.function(self._original), shapes, None)
 
 
@@ -226,7 +225,6 @@ class GraphSource:
         read(False)  # raises the errors of the file
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        del shapes
         if training and not self._is_trainable:
             raise NotSupportedError(
                 f"{self.title}: the file contains only the graph for prediction, without dropout and with fixed batch "
@@ -235,7 +233,6 @@ class GraphSource:
         return self._read(training)
 
     def export(self, values: Mapping[str, np.ndarray]) -> NoReturn:
-        del values
         raise NotSupportedError(
             f"{self.title}: weights cannot be written into a graph. Fix: load the Keras model, or use the checkpoint "
             "of the program."

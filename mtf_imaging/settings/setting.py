@@ -201,8 +201,7 @@ class Settings:
             check_value(one, value)
             if one.needs and not one.is_default(value) and getattr(self, one.needs) is None:
                 raise ConfigError(
-                    f"{one.name} = {value!r} has no effect without {one.needs}. Fix: give both, or leave {one.name} "
-                    "out.",
+                    f"{one.name} = {value!r} has no effect without {one.needs}. Fix: give both, or leave it out.",
                     [one.name, one.needs],
                 )
 

@@ -66,7 +66,7 @@ def test_fields_may_leave_colors_out():
         ([], "f: does not contain an object with the key 'classes'. Fix: write {"),
         ({"klasses": {}}, "f: does not contain an object with the key 'classes'"),
         ({**TWO, "ignore_lable": 3}, "the key 'ignore_lable' is not known. Did you mean 'ignore_label'? Fix: use only"),
-        ({"classes": 3}, "f: 'classes' is 3, not an object or a list of names"),
+        ({"classes": 3}, "f: PhotoDescription.classes = 3: it must be"),
         ({"classes": {"a": [0, 0, 0]}, "colors": []}, "states the colors twice"),
         ({"classes": []}, "f: PhotoDescription.classes = (): it must be a tuple in which each element is a string"),
         ({"classes": [str(n) for n in range(256)]}, "the classes have 256 names, but at most 255 are possible"),

@@ -85,7 +85,7 @@ def test_the_worst_photo_comes_first_and_links_to_its_pictures(page, metrics):
 def test_only_the_worst_photos_have_pictures(page):
     figures = {section["data-case"]: len(list(section.all("figure"))) for section in page.all("section", class_="case")}
     assert figures == {"city/wrong": 3, ODD: 3, "city/right": 3, "ignored": 0}
-    assert "Only the 3 photos with the lowest mean IoU have pictures." in page.text
+    assert "Only 3 photos, with the lowest mean IoU, have pictures." in page.text
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 4, 9])
@@ -94,7 +94,7 @@ def test_the_collection_keeps_the_photos_with_the_lowest_mean_iou(limit):
     assert set(layers) == {*["city/wrong", ODD, "city/right", "ignored"][:limit]}
     page = parse(photo_report_html(score_all(limit)[0], layers, FOUR))
     assert len(list(page.all("figure", data_layer="reference"))) == min(limit, 4)
-    expected = {0: "No pictures are stored.", 1: "Only the photo with the lowest mean IoU has pictures."}
+    expected = {0: "Only 0 photos, with the", 1: "Only 1 photo, with the lowest mean IoU, have pictures."}
     assert expected.get(limit, "") in page.text
 
 

@@ -66,8 +66,7 @@ def _structure(shapes: Mapping[str, Shape], prefix: str, blocks: tuple[int, ...]
     if first[0] != stem[0] or inner[:2] != (first[0], first[0]):
         raise mi.CheckpointError(
             f"'{prefix}layer1.0.conv2.weight' has shape {list(inner)}, but a ResNet with a stem of {stem[0]} filters "
-            f"has {stem[0]} inputs and outputs there. ResNeXt and Wide ResNet have other blocks. Fix: use weights of "
-            "ResNet-18, ResNet-34, ResNet-50, ResNet-101 or ResNet-152."
+            f"has {stem[0]} inputs and outputs there, unlike ResNeXt and Wide ResNet. Fix: use weights of a ResNet."
         )
     bottleneck = f"{prefix}layer1.0.conv3.weight" in shapes
     return Structure(blocks, stem[0], channels=stem[1], bottleneck=bottleneck)

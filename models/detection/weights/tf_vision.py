@@ -148,8 +148,8 @@ class Table:
             known = " and ".join(f"{low} to {high}" for low, high in _PYRAMIDS)
             raise mi.CheckpointError(
                 f"the feature pyramid '{prefix}' has {laterals} 1 x 1 and {len(kernels) - laterals} 3 x 3 "
-                f"convolutions. Only pyramids of the levels {known} are supported. "
-                "Fix: import the backbone only, as tf_vision."
+                f"convolutions. Only pyramids of the levels {known} are supported. Fix: import the backbone only, as "
+                "tf_vision."
             )
         filters = kernels[0][-1]
         names = _PYRAMIDS[levels]

@@ -72,8 +72,7 @@ def convert_signatures(signatures: Sequence[Signature], model_format: ModelForma
                 if one.name == DEFAULT:
                     raise ConfigError(
                         f"model_format = {model_format.name!r}: {model_format.converter} does not accept this "
-                        f"network: {error}. Fix: use model_format = 'saved_model', or another network; the guide to "
-                        "exports lists what is accepted.",
+                        f"network: {error}. Fix: use model_format = 'saved_model', or another network.",
                         ["model_format"],
                     ) from error
                 refused[one.name] = str(error)

@@ -105,7 +105,6 @@ def _check_splits(folder: Path) -> None:
         for image in find_object_images(folder, name):
             if any(one.segmentation is None for one in image.objects or ()):
                 raise DataError(
-                    f"{image.image}: an object of the split '{name}' has no \"segmentation\". The demo also trains "
-                    "Mask R-CNN, which needs masks. Fix: add them, or train with the job "
-                    f"{_BOXES_JOB} (docs/guides/detection.md)."
+                    f"{image.image}: an object of the split '{name}' has no \"segmentation\", which Mask R-CNN needs. "
+                    f"Fix: add them, or train with the job {_BOXES_JOB} (docs/guides/detection.md)."
                 )

@@ -115,9 +115,7 @@ def photo_description_from_fields(fields: object, where: str) -> PhotoDescriptio
                 "Fix: remove 'colors', or make 'classes' a list of names."
             )
         classes, colors = list(classes), list(classes.values())
-    elif not isinstance(classes, list):
-        raise DataError(f"{where}: 'classes' is {classes!r}, not an object or a list of names. Fix: write {_EXAMPLE}.")
-    elif colors is None:
+    elif colors is None and isinstance(classes, list | tuple):
         colors = [palette_color(label) for label in range(len(classes))]
     try:
         return PhotoDescription(

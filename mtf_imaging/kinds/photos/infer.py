@@ -124,9 +124,8 @@ def predict_photos(
         for probabilities in results:
             if probabilities.shape != expected:
                 raise ShapeError(
-                    f"the network returned an array of shape {probabilities.shape} for an image of "
-                    f"{padded[0]} x {padded[1]} pixels; {len(description.classes)} classes need the shape {expected}. "
-                    "Fix: return one probability per class for every pixel."
+                    f"the network returned {probabilities.shape} for a photo of {padded}, not {expected}. Fix: return "
+                    f"a probability of each of the {len(description.classes)} classes for every pixel."
                 )
         return [one[: image.shape[0], : image.shape[1]] for one, image in zip(results, images, strict=True)]
 

@@ -12,9 +12,11 @@ from mtf_imaging.networks.graph import Graph
 from mtf_imaging.networks.nnunet.plans import Architecture
 from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
 from mtf_imaging.networks.onnx.source import OnnxSource
+from mtf_imaging.plain_text import some
 from mtf_imaging.training.checkpoints.weight_files.pytorch import PyTorchFile
 
 _OPSET = 17
+_OTHER_NETWORK = "Fix: pass the checkpoint of this model; if its trainer changes the network, export it to ONNX."
 _IMAGE, _LOGITS = "image", "logits"
 
 
@@ -52,8 +54,7 @@ class _Builder:
             stored = f"has the shape {list(found)}" if found is not None else "is missing"
             raise CheckpointError(
                 f"{self._file.path}: the weight '{name}' {stored}, but plans.json describes one of the shape "
-                f"{list(shape)}. Fix: pass the checkpoint of this model; if its trainer changes the network, export it "
-                "to ONNX, and load this file."
+                f"{list(shape)}. {_OTHER_NETWORK}"
             )
         self.constants[name] = self._file.read(name)
         return name
@@ -146,10 +147,8 @@ class NnunetSource(OnnxSource):
         outputs = builder.build()
         if unknown := sorted({own_name(name) for name in file.shapes} - {*builder.constants}):
             raise CheckpointError(
-                f"{file.path}: it has the weights {', '.join(map(repr, unknown[:3]))}"
-                f"{f' and {len(unknown) - 3} more' if len(unknown) > 3 else ''}, which plans.json does not describe. "
-                "Fix: pass the checkpoint of this model; if its trainer changes the network, export it to ONNX, and "
-                "load this file."
+                f"{file.path}: it has the weights {some(map(repr, unknown))}, which plans.json does not describe. "
+                f"{_OTHER_NETWORK}"
             )
         names = [_LOGITS, *(f"{_LOGITS}_{i}" for i in range(1, len(outputs)))]
         nodes = [*builder.nodes, *(OnnxNode(to, "Identity", (x,), (to,), {}) for x, to in zip(outputs, names))]

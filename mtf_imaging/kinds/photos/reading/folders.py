@@ -80,8 +80,7 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
         if missing:
             raise DataError(
                 f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
-                f"{some([photo.key for photo in missing], 5)}. Fix: add the label images as PNG files, or leave these "
-                "photos out of the list or the folder."
+                f"{some([photo.key for photo in missing], 5)}. Fix: add them as PNG files, or leave these photos out."
             )
     return photos
 
