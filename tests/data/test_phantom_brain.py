@@ -208,7 +208,7 @@ def test_lits_files_cannot_store_two_channels(tmp_path):
         DataError, match=r"kind 'brain', which have the channels T1gd and FLAIR\. Fix: choose nnunet or dec"
     ):
         write_phantom(tmp_path, 1, seed=0, kind="brain", file_format="lits")
-    with pytest.raises(ConfigError, match=r"file_format = 'nnUnet': it must be one of 'nnunet', 'decathlon'"):
+    with pytest.raises(DataError, match=r"file_format 'nnUnet' does not store .* Fix: choose nnunet or decathlon"):
         write_phantom(tmp_path, 1, seed=0, kind="brain", file_format="nnUnet")
     with pytest.raises(ConfigError, match=r"kind = 'brains': it must be one of .*'brain'"):
         write_phantom(tmp_path, 1, seed=0, kind="brains")

@@ -62,7 +62,12 @@ def write_phantom(
         raise DataError(f"num_cases {num_cases}: at least 1 case is needed. Fix: set num_cases to 1 or more.")
     painted = _kind(kind)
     file_format = file_format or painted.file_formats[0]
-    check_value("file_format", file_format, str, ["file_format"], choices=painted.file_formats)
+    if file_format not in painted.file_formats:
+        raise DataError(
+            f"file_format '{file_format}' does not store phantoms of kind '{kind}', which have the channels "
+            f"{' and '.join(painted.description.channels)}. Fix: choose {' or '.join(painted.file_formats)}.",
+            ["file_format"],
+        )
     output_dir = Path(output_dir)
     numbers = range(first_case, first_case + num_cases)
     keys = [case_key(file_format, painted.organ, number) for number in numbers]
