@@ -139,6 +139,6 @@ def is_sequence(kind: object) -> bool:
     return typing.get_origin(kind) in (tuple, Sequence)
 
 
-def _element_kinds(kind: Any) -> tuple[Any, ...]:
+def _element_kinds(kind: object) -> tuple[Any, ...]:
     """Returns the types of the elements of a tuple; one type stands for any number of elements."""
     return tuple(own for own in typing.get_args(kind) if own is not ...)

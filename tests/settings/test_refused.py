@@ -56,7 +56,7 @@ def test_a_setting_of_another_kind_is_refused(kind, given, text):
     with pytest.raises(ConfigError) as error:
         check_settings(PredictSettings(**GIVEN, **given), KINDS[kind])
     assert text in str(error.value)
-    assert str(error.value).endswith(f"Fix: leave {next(iter(given))} out.")
+    assert str(error.value).endswith("Fix: leave it out.")
     assert [*error.value.settings] == [*given]
 
 

@@ -3,7 +3,6 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import tensorflow as tf
 
@@ -17,18 +16,16 @@ _PREFETCH = 2  # batches to read ahead
 _LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, which saves memory
 
 
-def check_augmentation(augmentation: Any) -> None:
+def check_augmentation(augmentation: object, min_scale: float, max_scale: float) -> None:
     """Checks the parameters of an augmentation.
 
     Raises:
       ConfigError: a parameter is invalid, or `min_scale` is above `max_scale`.
     """
     check_parameters(augmentation)
-    if augmentation.min_scale > augmentation.max_scale:
-        raise ConfigError(
-            f"{type(augmentation).__name__}.min_scale {augmentation.min_scale:g} is above max_scale "
-            f"{augmentation.max_scale:g}. Fix: exchange them."
-        )
+    if min_scale > max_scale:
+        name = type(augmentation).__name__
+        raise ConfigError(f"{name}.min_scale {min_scale:g} is above max_scale {max_scale:g}. Fix: exchange them.")
 
 
 def draw_crop(sample, number: int, seed: int, augmentation: object) -> tuple:

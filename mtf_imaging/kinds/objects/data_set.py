@@ -125,7 +125,7 @@ class ObjectAugmentation:
     hue: float = parameter(0.0, least=0, most=0.5)
 
     def __post_init__(self):
-        check_augmentation(self)
+        check_augmentation(self, self.min_scale, self.max_scale)
 
     def draw_scale(self, draws: Draws):
         """Returns the factor of a sample, Tensor[] float32."""

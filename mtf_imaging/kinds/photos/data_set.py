@@ -111,7 +111,7 @@ class PhotoAugmentation:
     hue: float = parameter(0.0, least=0, most=0.5)
 
     def __post_init__(self):
-        check_augmentation(self)
+        check_augmentation(self, self.min_scale, self.max_scale)
 
     @property
     def scales(self) -> tuple[float, ...] | None:

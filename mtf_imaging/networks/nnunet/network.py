@@ -12,7 +12,6 @@ from mtf_imaging.networks.graph import Graph
 from mtf_imaging.networks.nnunet.plans import Architecture
 from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
 from mtf_imaging.networks.onnx.source import OnnxSource
-from mtf_imaging.plain_text import some
 from mtf_imaging.training.checkpoints.weight_files.pytorch import PyTorchFile
 
 _OPSET = 17
@@ -146,8 +145,9 @@ class NnunetSource(OnnxSource):
         builder = _Builder(architecture, file)
         outputs = builder.build()
         if unknown := sorted({own_name(name) for name in file.shapes} - {*builder.constants}):
+            shown = ", ".join(map(repr, unknown[:3]))
             raise CheckpointError(
-                f"{file.path}: it has the weights {some(map(repr, unknown))}, which plans.json does not describe. "
+                f"{file.path}: it has {len(unknown)} weights which plans.json does not describe, such as {shown}. "
                 f"{_OTHER_NETWORK}"
             )
         names = [_LOGITS, *(f"{_LOGITS}_{i}" for i in range(1, len(outputs)))]
