@@ -82,7 +82,7 @@ ERRORS = [
     ),
     (
         f"evaluate {ON_PHOTOS} --fold 0",
-        "fold = 0 has no effect on photos: it is a setting of volumes. Fix: leave fold out.\n"
+        "fold = 0 has no effect on photos: it is a setting of volumes. Fix: leave it out.\n"
         "On the command line: --fold.\n",
     ),
     (f"evaluate {ON_PHOTOS} --resolution x:8,y:8", "resolution 'x:8,y:8': needs a positive size for height and width."),
@@ -105,7 +105,7 @@ ERRORS = [
     (f"evaluate {ON_OBJECTS} --split test", "objects: has no split 'test'"),
     (
         f"evaluate {ON_OBJECTS} --fold 0",
-        "fold = 0 has no effect on images with objects: it is a setting of volumes. Fix: leave fold out.\n"
+        "fold = 0 has no effect on images with objects: it is a setting of volumes. Fix: leave it out.\n"
         "On the command line: --fold.\n",
     ),
     (

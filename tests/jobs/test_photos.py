@@ -292,7 +292,7 @@ def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
         ),
         (
             {"spacing": "1,1,1"},
-            "spacing = '1,1,1' has no effect on photos: it is a setting of volumes. Fix: leave spac",
+            "spacing = '1,1,1' has no effect on photos: it is a setting of volumes. Fix: leave it out",
         ),
         ({"split": "vla"}, "has no split 'vla'. Did you mean 'val'? Fix: choose one of train, val."),
         ({"resolution": "x:8,y:8"}, "resolution 'x:8,y:8': needs a positive size for height and width."),
