@@ -71,9 +71,8 @@ class Signature(NamedTuple):
         """Returns the function to save."""
 
         def call(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-            results = self.compute(
-                **{field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
-            )
+            arguments = {field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
+            results = self.compute(**arguments)
             return {
                 field.name: ensure_shape(tf.cast(results[field.name], field.dtype), field.shape)
                 for field in self.outputs
