@@ -127,7 +127,7 @@ def test_half_precision_is_averaged_in_float32():
 
 
 def test_wrong_results_of_the_network_are_refused():
-    with pytest.raises(ShapeError, match=r"shape \(8, 10, 3\) for an image of 8 x 10 pixels; 2 classes need"):
+    with pytest.raises(ShapeError, match=r"returned \(8, 10, 3\) for a photo of \(8, 10\), not \(8, 10, 2\)"):
         predict_photo(photo_of(5, 7), lambda image: image)
     with pytest.raises(DataError, match=r"the network returned NaN or infinity\. Fix: lower the learning rate"):
         predict_photo(photo_of(5, 7), lambda image: np.nan * brightness(image))
