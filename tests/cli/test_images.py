@@ -116,8 +116,8 @@ ERRORS = [
     ),
     (
         "predict --model_dir cv --ensemble --input objects --output out",
-        "ensemble = True has no effect on images with objects: it is a setting of volumes, photos, arrays. Fix: leave it "
-        "out.\nOn the command line: --ensemble.\n",
+        "ensemble = True has no effect on images with objects: it is a setting of volumes, photos, arrays. Fix: leave "
+        "it out.\nOn the command line: --ensemble.\n",
     ),
     (
         "evaluate --model_dir cv --ensemble --input_dir objects --output_dir out",
