@@ -16,7 +16,7 @@ from PIL import Image
 from benchmarks.picture_page import write_page
 from mtf_imaging.kinds.objects.pictures import comparison
 from mtf_imaging.kinds.objects.reading.annotations import find_object_images, object_description
-from mtf_imaging.kinds.objects.reading.images import read_object_image
+from mtf_imaging.kinds.objects.reading.images import Seen, read_object_image
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 
 ROWS = 3
@@ -46,13 +46,11 @@ def main():
     description = object_description(data_dir, "train")
     threshold = json.loads((evaluation_dir / "metrics.json").read_text())["score_threshold"]
     images = sorted(find_object_images(data_dir, "val"), key=lambda image: -len(image.objects))[:ROWS]
-    pictures = [
-        comparison(
-            read_object_image(image), image, read_detections(evaluation_dir, image, description), description, threshold
-        )
-        for image in images
+    seen = [
+        Seen(read_object_image(image), image, read_detections(evaluation_dir, image, description)) for image in images
     ]
-    write_page([Image.fromarray(picture) for picture in pictures], TITLES, WIDTH, arguments.output)
+    pictures = [Image.fromarray(comparison(one, description, threshold)) for one in seen]
+    write_page(pictures, TITLES, WIDTH, arguments.output)
 
 
 if __name__ == "__main__":

@@ -9,27 +9,7 @@ compares both starts.
 
 import math
 
-import mtf_imaging as mi
-
 _LEAST = 1e-6  # for a class without voxels, whose logarithm would be infinite
-
-
-def check_frequencies(frequencies, names):
-    """Checks the output frequencies of a network.
-
-    Args:
-      frequencies: the fraction of the voxels or pixels that belong to each output.
-      names: the names of the outputs.
-
-    Raises:
-      ConfigError: there is not one frequency for each output, or a frequency is not from 0 to 1.
-    """
-    if len(frequencies) != len(names) or not all(0 <= frequency <= 1 for frequency in frequencies):
-        raise mi.ConfigError(
-            f"class_frequencies = {tuple(frequencies)}: there must be a number from 0 to 1 for each of the "
-            f"{len(names)} outputs of the network, {', '.join(names)}. "
-            'Fix: give these fractions, "data" to count the labels of the data, or None for biases of 0.'
-        )
 
 
 def softmax_biases(frequencies):

@@ -1,8 +1,31 @@
-"""What tasks share: a network with an output for each class, and the shape of a batch."""
+"""What tasks and their networks share: a network with an output for each class, and the shape of a batch."""
 
+import copy
+import dataclasses
 from typing import Any
 
 import mtf_imaging as mi
+from mtf_imaging.models.class_biases import softmax_biases
+from mtf_imaging.parameters import check_parameters
+
+
+class OpenClasses:
+    """Base class of networks, frozen dataclasses, whose number of `classes` may be None."""
+
+    def __post_init__(self):
+        check_parameters(self)
+
+    def with_classes(self, classes):
+        """Returns this network with a number of classes, if it leaves the number open."""
+        return dataclasses.replace(self, classes=classes) if self.classes is None else self
+
+
+class OpenBiases(OpenClasses):
+    """Base class of networks that also leave `class_biases`, the initial biases of the classes, open with None."""
+
+    def with_class_biases(self, biases):
+        """Returns this network with initial biases of the classes, if it leaves them open."""
+        return dataclasses.replace(self, class_biases=biases) if self.class_biases is None else self
 
 
 class NetworkTask:
@@ -15,10 +38,13 @@ class NetworkTask:
 
     network: Any
 
+    def __post_init__(self):
+        check_parameters(self)
+
     @property
     def num_outputs(self):
         """The number of classes that the network needs."""
-        raise NotImplementedError
+        return self.classes
 
     def check_network(self):
         """Raises ConfigError if the numbers of classes of the network and the task differ."""
@@ -34,8 +60,7 @@ class NetworkTask:
             region = " The sigmoid of one output is a region of nnU-Net's dataset.json." if number == 1 else ""
             raise mi.ConfigError(
                 f"{type(self).__name__}.network: the network has {number} classes, but this task needs "
-                f"{self.num_outputs}. Fix: use a network with {self.num_outputs} classes, or leave out its number of "
-                f"classes.{region}"
+                f"{self.num_outputs}. Fix: use a network with {self.num_outputs} classes.{region}"
             )
 
     def _widened(self, logits):
@@ -44,14 +69,47 @@ class NetworkTask:
         return mi.layers.widen(logits)
 
 
-def image_shape(task, batch_size, names, sizes):
-    """Returns the shape of a batch of images without channels, such as "batch:2,height:64,width:48".
+class LabelTask(NetworkTask):
+    """Base class of tasks that predict a class for each pixel or voxel. `output_names` names the network's outputs."""
+
+    def with_class_frequencies(self, frequencies):
+        """Returns this task with a network whose first predictions are the class frequencies.
+
+        Args:
+          frequencies: the fraction of the pixels or voxels that belong to each output of the network.
+
+        Returns:
+          A task. It has the same network if the network has no method `with_class_biases(biases)`.
+
+        Raises:
+          ConfigError: there is not one frequency for each output, or a frequency is not from 0 to 1.
+        """
+        if len(frequencies) != self.num_outputs or not all(0 <= frequency <= 1 for frequency in frequencies):
+            raise mi.ConfigError(
+                f"class_frequencies = {tuple(frequencies)}: there must be a number from 0 to 1 for each of the "
+                f"{self.num_outputs} outputs of the network, {', '.join(self.output_names)}. Fix: give these numbers, "
+                "or None."
+            )
+        if not hasattr(self.network, "with_class_biases"):
+            return self
+        task = copy.copy(self)
+        task.network = self.network.with_class_biases(self._biases(frequencies))
+        return task
+
+    def _biases(self, frequencies):
+        return softmax_biases(frequencies)
+
+
+def image_inputs(task, batch_size, names, sizes, channels, dtype):
+    """Returns the shape of a batch without channels, such as "batch:2,height:64,width:48", and the input "image".
 
     Args:
       task: the task, which the error names.
       batch_size: number of images.
       names: the names of the spatial dimensions.
       sizes: their sizes.
+      channels: number of channels of an image.
+      dtype: dtype of images.
 
     Raises:
       ShapeError: there is not one size for each dimension.
@@ -61,7 +119,8 @@ def image_shape(task, batch_size, names, sizes):
             f"{type(task).__name__}: an image must have {len(names)} sizes, {', '.join(names)}, not {len(sizes)}: "
             f"{tuple(sizes)}. Fix: use a data set of {len(names)}-D images, or another task."
         )
-    return ",".join([f"batch:{batch_size}", *(f"{name}:{size}" for name, size in zip(names, sizes))])
+    shape = ",".join([f"batch:{batch_size}", *(f"{name}:{size}" for name, size in zip(names, sizes))])
+    return shape, {"image": (f"{shape},channels:{channels}", dtype)}
 
 
 def described(task, description, attribute, data):
@@ -80,7 +139,6 @@ def described(task, description, attribute, data):
     if value is None:
         raise mi.ConfigError(
             f"{type(task).__name__} needs a data set of {data}, but the data set has a {type(description).__name__}. "
-            "Fix: use a task for your data, such as unet3d.Segmentation for volumes, deeplab.SemanticSegmentation for "
-            "photos, or detection.ObjectDetection for objects."
+            "Fix: use a task for your data, such as Segmentation, SemanticSegmentation or ObjectDetection."
         )
     return value

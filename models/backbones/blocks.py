@@ -3,6 +3,8 @@
 If the result and the input of a block differ in shape, a 1 x 1 convolution and a norm convert the input before the sum.
 """
 
+from typing import NamedTuple
+
 import mtf_imaging as mi
 
 
@@ -43,6 +45,20 @@ def bottleneck_block(conv_norm, x, filters, stride=1, dilation=1, strided_conv="
     return _add_and_relu(conv_norm, x, conv_norm(y, "conv2", EXPANSION * filters, 1), stride)
 
 
+class StemConv(NamedTuple):
+    """A convolution of a stem. It has `factor` times the filters of the first stage."""
+
+    name: str
+    kernel_size: int
+    factor: int = 1
+    stride: int = 1
+
+
+# {stem: its convolutions}: that of He et al. 2016, and that of TF-Slim's resnet_v1_beta
+STEMS = {
+    "7x7": (StemConv("stem", 7, stride=2),),
+    "v1-beta": (StemConv("stem0", 3, stride=2), StemConv("stem1", 3), StemConv("stem2", 3, factor=2)),
+}
 EXPANSION = 4
 STRIDED_CONVS = ("3x3", "1x1")
 

@@ -20,13 +20,27 @@ def gather_small_slices(x, name, stride, least):
     Returns:
       The tensor, in which gathered dimensions have the names of `mi.ops.gather_slices`.
     """
-    dims, slices = _spatial_dims(x), mi.ops.slices_per_dimension(x)
-    small = []
-    for dim, step in zip(dims, _for_each(dims, stride)):
-        parts, size = slices[dim.name], -(-dim.size // step)
-        if step > 1 and parts > 1 and -(-size // parts) < least:
-            small.append(dim.name)
-    return mi.ops.gather_slices(x, small, name)
+    dims = x.shape.dims[1:-1]
+    strides = dict(zip(dims, [stride] * len(dims) if isinstance(stride, int) else stride))
+
+    def is_small(dim, parts):
+        size = -(-dim.size // strides[dim])
+        return strides[dim] > 1 and -(-size // parts) < least
+
+    return gather_where(x, name, is_small)
+
+
+def gather_where(x, name, is_small):
+    """Gathers the split dimensions of Tensor[batch, height, width, channels] with small slices.
+
+    Args:
+      x: the tensor.
+      name: name of the operation.
+      is_small: a function (dimension, number of its slices) -> whether its slices are small.
+    """
+    slices = mi.ops.slices_per_dimension(x)
+    split = [dim for dim in x.shape.dims[1:-1] if slices[dim.name] > 1]
+    return mi.ops.gather_slices(x, [dim.name for dim in split if is_small(dim, slices[dim.name])], name)
 
 
 def split_like(x, like, name):
@@ -42,12 +56,3 @@ def split_like(x, like, name):
     """
     pairs = zip(x.shape.dims[1:-1], like.shape.dims[1:-1])
     return mi.ops.scatter_slices(x, [want.name for have, want in pairs if have.name != want.name], name)
-
-
-def _spatial_dims(x):
-    return x.shape.dims[1:-1]
-
-
-def _for_each(dims, value):
-    """Returns a value for each dimension, given one value for all of them or a sequence."""
-    return [value] * len(dims) if isinstance(value, int) else value

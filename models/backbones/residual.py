@@ -8,7 +8,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.backbones.backbone import Backbone
-from mtf_imaging.models.backbones.blocks import STRIDED_CONVS, basic_block, bottleneck_block
+from mtf_imaging.models.backbones.blocks import STEMS, STRIDED_CONVS, basic_block, bottleneck_block
 from mtf_imaging.models.backbones.conv_norm import PADDINGS, window_padding
 from mtf_imaging.parameters import parameter
 
@@ -54,7 +54,7 @@ class ResNetBackbone(Backbone):
 
     blocks: tuple[int, ...] = (3, 4, 6, 3)
     bottleneck: bool = True
-    stem: str = parameter("7x7", choices=("7x7", "v1-beta"))
+    stem: str = parameter("7x7", choices=tuple(STEMS))
     pool_padding: str = parameter("same", choices=PADDINGS)
     strided_conv: str = parameter("3x3", choices=STRIDED_CONVS)
     multigrid: tuple[int, ...] = (1, 2, 4)
@@ -84,11 +84,8 @@ class ResNetBackbone(Backbone):
         block_fn = basic_block
         if self.bottleneck:
             block_fn = functools.partial(bottleneck_block, strided_conv=self.strided_conv)
-        stem = functools.partial(
-            _STEMS[self.stem], conv_norm, filters=self.base_filters, pool_padding=self.pool_padding
-        )
         with tf.compat.v1.variable_scope("resnet"):
-            x = self._run(is_training, stem, image)
+            x = self._run(is_training, functools.partial(self._stem, conv_norm), image)
             for stage, dilations in enumerate(self._dilations()):
                 for block, dilation in enumerate(dilations):
                     halves = stage > 0 and block == 0 and self.strides[stage] > self.strides[stage - 1]
@@ -107,6 +104,15 @@ class ResNetBackbone(Backbone):
     def _nominal_strides(self):
         return [4 * 2**stage for stage in range(len(self.blocks))]
 
+    def _stem(self, conv_norm, image):
+        """Computes the convolutions of the stem and the pool: Tensor[batch, height / 4, width / 4, channels]."""
+        x = conv_norm.gather(image, "stem", 2)
+        for conv in STEMS[self.stem]:
+            filters = self.base_filters * conv.factor
+            x = mi.ops.relu(conv_norm(x, conv.name, filters, conv.kernel_size, conv.stride))
+        padding = window_padding(self.pool_padding, 3, 2)
+        return mi.ops.max_pool2d(conv_norm.gather(x, "pool", 2), 3, 2, padding, name="pool")
+
     def _dilations(self):
         """Returns the dilation of each block of each stage."""
         dilations = [self._limited(stride)[1] for stride in self._nominal_strides]
@@ -120,42 +126,3 @@ def _block(block_fn, conv_norm, name, filters, stride, dilation, x):
     x = conv_norm.gather(x, name, stride)
     with tf.compat.v1.variable_scope(name):
         return block_fn(conv_norm, x, filters, stride, dilation)
-
-
-def _stem_7x7(conv_norm, image, filters, pool_padding="same"):
-    """Computes a 7 x 7 convolution with stride 2, and the pool: the stem of He et al. 2016.
-
-    Args:
-      conv_norm: a `ConvNorm`.
-      image: Tensor[batch, height, width, channels]
-      filters: number of channels of the result.
-      pool_padding: "same" or "fixed", see `window_padding`.
-
-    Returns:
-      Tensor[batch, height / 4, width / 4, channels=filters], with sizes rounded up.
-    """
-    x = conv_norm.gather(image, "stem", 2)
-    return _pool(conv_norm, mi.ops.relu(conv_norm(x, "stem", filters, 7, 2)), pool_padding)
-
-
-def _stem_v1_beta(conv_norm, image, filters, pool_padding="same"):
-    """Computes three 3 x 3 convolutions, the first with stride 2 and the last with twice the filters, and the pool.
-
-    Args:
-      conv_norm, image, pool_padding: see `_stem_7x7`.
-      filters: number of channels of the first two convolutions.
-
-    Returns:
-      Tensor[batch, height / 4, width / 4, channels=2 filters], with sizes rounded up.
-    """
-    x = conv_norm.gather(image, "stem", 2)
-    for name, number, stride in (("stem0", filters, 2), ("stem1", filters, 1), ("stem2", 2 * filters, 1)):
-        x = mi.ops.relu(conv_norm(x, name, number, 3, stride))
-    return _pool(conv_norm, x, pool_padding)
-
-
-_STEMS = {"7x7": _stem_7x7, "v1-beta": _stem_v1_beta}
-
-
-def _pool(conv_norm, x, padding):
-    return mi.ops.max_pool2d(conv_norm.gather(x, "pool", 2), 3, 2, window_padding(padding, 3, 2), name="pool")

@@ -1,6 +1,6 @@
 """Gathers dimensions of a map before dilated convolutions, whose halos may be as large as the map."""
 
-import mtf_imaging as mi
+from mtf_imaging.models.backbones.gathering import gather_where
 
 
 def gather_small_slices(x, name, least, rates, filters, separable):
@@ -18,17 +18,14 @@ def gather_small_slices(x, name, least, rates, filters, separable):
     Returns:
       The tensor, in which gathered dimensions have the names of `mi.ops.gather_slices`.
     """
-    slices, channels = mi.ops.slices_per_dimension(x), x.shape.dims[-1].size
-    small = []
-    for dim in x.shape.dims[-3:-1]:
-        parts = slices[dim.name]
+    channels = x.shape.dims[-1].size
+
+    def is_small(dim, parts):
         if least is None:
-            is_small = halos_exceed_map(dim.size, parts, rates, channels, filters, separable)
-        else:
-            is_small = -(-dim.size // parts) < least
-        if parts > 1 and is_small:
-            small.append(dim.name)
-    return mi.ops.gather_slices(x, small, name)
+            return halos_exceed_map(dim.size, parts, rates, channels, filters, separable)
+        return -(-dim.size // parts) < least
+
+    return gather_where(x, name, is_small)
 
 
 def halos_exceed_map(size, parts, rates, channels, filters, separable=False):

@@ -23,11 +23,6 @@ class Layers:
     conv_norm: ConvNorm
     separable: bool
 
-    @property
-    def is_training(self):
-        """Whether norms use the statistics of the batch."""
-        return self.conv_norm.is_training
-
     def pointwise(self, x, name, filters):
         """Computes a 1 x 1 convolution, a norm and a ReLU.
 

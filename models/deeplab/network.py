@@ -13,7 +13,8 @@ from mtf_imaging.models.backbones.gathering import split_like
 from mtf_imaging.models.deeplab import layers
 from mtf_imaging.models.deeplab.gathering import gather_small_slices
 from mtf_imaging.models.deeplab.layers import Layers
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.models.tasks import OpenBiases
+from mtf_imaging.parameters import parameter
 
 _CLASSES = 21  # the classes of PASCAL VOC
 _RATES, _RATES_STRIDE = (6, 12, 18), 16  # the paper's rates, and the output stride to which they belong
@@ -21,7 +22,7 @@ _RATES, _RATES_STRIDE = (6, 12, 18), 16  # the paper's rates, and the output str
 
 @gin.configurable(module="deeplab")
 @dataclasses.dataclass(frozen=True)
-class DeepLab:
+class DeepLab(OpenBiases):
     """A network that classifies each pixel. It creates its weights when it is called on a tensor of a program.
 
     - The backbone computes features at decreasing resolutions, the last ones at its output stride.
@@ -88,7 +89,7 @@ class DeepLab:
     class_biases: tuple[float, ...] | None = parameter(None, least=-math.inf)
 
     def __post_init__(self):
-        check_parameters(self)
+        super().__post_init__()
         stride = self.backbone.output_stride
         if not isinstance(stride, int):
             raise mi.ConfigError(
@@ -116,14 +117,6 @@ class DeepLab:
             logits = layers.classify(x, "classes", self.classes or _CLASSES, self.class_biases)
             return layers.resize(logits, image, self.align_corners, "logits_resize")
 
-    def with_classes(self, classes):
-        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
-        return dataclasses.replace(self, classes=classes) if self.classes is None else self
-
-    def with_class_biases(self, biases):
-        """Returns this network with initial biases of the classes, or the network itself if they are set."""
-        return dataclasses.replace(self, class_biases=biases) if self.class_biases is None else self
-
     @property
     def atrous_rates(self):
         """The dilations of the 3 x 3 convolutions of ASPP."""
@@ -141,7 +134,7 @@ class DeepLab:
                 *(block.spatial(x, f"aspp{i}", self.filters, rate) for i, rate in enumerate(rates, 1)),
             ]
             x = block.pointwise(mi.layers.concat(maps), "aspp_join", self.filters)
-        if block.is_training and self.dropout_rate:
+        if block.conv_norm.is_training and self.dropout_rate:
             x = mi.ops.dropout(x, self.dropout_rate, name="deeplab/aspp/dropout")
         return x
 

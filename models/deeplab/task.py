@@ -8,14 +8,13 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.class_biases import check_frequencies, softmax_biases
-from mtf_imaging.models.tasks import NetworkTask, described, image_shape
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.models.tasks import LabelTask, described, image_inputs
+from mtf_imaging.parameters import parameter
 
 
 @gin.configurable(module="deeplab")
 @dataclasses.dataclass(eq=False)
-class SemanticSegmentation(NetworkTask):
+class SemanticSegmentation(LabelTask):
     """Semantic segmentation with the mean cross entropy of the pixels as the loss.
 
     Pixels with the ignore label contribute neither to the loss nor to the measures.
@@ -37,7 +36,7 @@ class SemanticSegmentation(NetworkTask):
     channels: int = 3
 
     def __post_init__(self):
-        check_parameters(self)
+        super().__post_init__()
         if 0 <= self.ignore_label < self.classes:
             raise mi.ConfigError(
                 f"SemanticSegmentation.ignore_label = {self.ignore_label}: it is one of the classes 0 to "
@@ -45,9 +44,9 @@ class SemanticSegmentation(NetworkTask):
             )
 
     @property
-    def num_outputs(self):
-        """The number of classes."""
-        return self.classes
+    def output_names(self):
+        """Names of the classes, for errors."""
+        return [f"class {label}" for label in range(self.classes)]
 
     def for_data(self, description):
         """Returns this task for a data set.
@@ -66,24 +65,6 @@ class SemanticSegmentation(NetworkTask):
         task = dataclasses.replace(self, classes=len(names), ignore_label=description.ignore_label)
         task.check_network()
         return task
-
-    def with_class_frequencies(self, frequencies):
-        """Returns this task with a network whose first predictions are the class frequencies.
-
-        Args:
-          frequencies: the fraction of the pixels that belong to each class.
-
-        Returns:
-          A task. It has the same network if the network has no method `with_class_biases(biases)`.
-
-        Raises:
-          ConfigError: there is not one frequency for each class, or a frequency is not from 0 to 1.
-        """
-        check_frequencies(frequencies, [f"class {label}" for label in range(self.classes)])
-        with_class_biases = getattr(self.network, "with_class_biases", None)
-        if with_class_biases is None:
-            return self
-        return dataclasses.replace(self, network=with_class_biases(softmax_biases(frequencies)))
 
     @property
     def multiple(self):
@@ -110,8 +91,7 @@ class SemanticSegmentation(NetworkTask):
           ShapeError: there are not 2 sizes.
         """
         self.check_network()
-        pixels = image_shape(self, batch_size, ("height", "width"), sizes)
-        inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
+        pixels, inputs = image_inputs(self, batch_size, ("height", "width"), sizes, self.channels, dtype)
         return {**inputs, "labels": (pixels, tf.int32)} if labels else inputs
 
     def loss(self, image, labels):

@@ -5,7 +5,7 @@ import dataclasses
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.gathering import gather_small_slices, split_like
+from mtf_imaging.models.backbones.gathering import gather_small_slices, gather_where, split_like
 
 
 @dataclasses.dataclass(frozen=True)
@@ -81,7 +81,7 @@ class FeaturePyramid:
         """
         with tf.compat.v1.variable_scope("fpn"):
             levels = [
-                self._conv(_gather_small(x, f"level{level}_gather", self.gather_below), f"level{level}", 3)
+                self._conv(gather_where(x, f"level{level}_gather", self._is_small), f"level{level}", 3)
                 for level, x in zip(self.levels, self._sums(features))
             ]
             for level in self.levels[len(levels) :]:
@@ -102,6 +102,9 @@ class FeaturePyramid:
             sums.insert(0, x)
         return sums
 
+    def _is_small(self, dim, slices):
+        return -(-dim.size // slices) < self.gather_below
+
     def _conv(self, x, name, kernel_size, strides=1):
         conv = mi.layers.Conv(self.filters, kernel_size, strides, kernel_initializer="lecun_normal", name=name)
         return conv(x)
@@ -110,10 +113,3 @@ class FeaturePyramid:
         if not self.norm:
             return x
         return mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=f"level{level}_norm")
-
-
-def _gather_small(x, name, least):
-    """Gathers the dimensions of a map whose slices are smaller than `least` pixels. 0 gathers no dimension."""
-    slices = mi.ops.slices_per_dimension(x) if least else {}
-    parts = [(dim, slices.get(dim.name, 1)) for dim in x.shape.dims[1:-1]]
-    return mi.ops.gather_slices(x, [dim.name for dim, n in parts if n > 1 and -(-dim.size // n) < least], name)

@@ -40,9 +40,7 @@ class HeadLayers:
         Returns:
           Tensor[batch..., height, width, channels=filters]
         """
-        normal = _normal(_he_stddev(kernel_size**2 * filters) if stddev is None else stddev)
-        activation = functools.partial(self._norm_and_relu, norm_name=norm_name)
-        options = {"use_bias": not self.norm, "activation": activation, "kernel_initializer": normal}
+        options = self._options(stddev or (2 / (kernel_size**2 * filters)) ** 0.5, norm_name)
         return mi.layers.Conv(filters, (kernel_size, kernel_size), **options, name=name)(x)
 
     def conv_transpose(self, x, name, filters, size):
@@ -57,8 +55,7 @@ class HeadLayers:
         Returns:
           Tensor[batch..., size height, size width, channels=filters]
         """
-        normal = _normal(_he_stddev(size**2 * filters))
-        options = {"use_bias": not self.norm, "activation": self._norm_and_relu, "kernel_initializer": normal}
+        options = self._options((2 / (size**2 * filters)) ** 0.5, "norm")
         return mi.layers.ConvTranspose(filters, (size, size), **options, name=name)(x)
 
     def dense(self, x, name, inputs, units):
@@ -104,6 +101,10 @@ class HeadLayers:
             y += mi.layers.variable(x, "bias", dims, tf.zeros_initializer())
         return mi.layers.widen(y)
 
+    def _options(self, stddev, norm_name):
+        activation = functools.partial(self._norm_and_relu, norm_name=norm_name)
+        return {"use_bias": not self.norm, "activation": activation, "kernel_initializer": _normal(stddev)}
+
     def _norm_and_relu(self, y, norm_name="norm"):
         if self.norm:
             y = mi.ops.batch_norm(y, self.is_training, self.momentum, self.epsilon, name=norm_name)
@@ -112,7 +113,3 @@ class HeadLayers:
 
 def _normal(stddev):
     return tf.compat.v1.random_normal_initializer(stddev=stddev)
-
-
-def _he_stddev(fan_out):
-    return (2 / fan_out) ** 0.5

@@ -15,7 +15,7 @@ from mtf_imaging.models.detection.object_task import ObjectTask, image_sizes
 from mtf_imaging.models.detection.proposals import PROPOSALS, propose
 from mtf_imaging.models.detection.rpn import AnchorSampling, mean_box_loss, rpn_losses
 from mtf_imaging.models.detection.sampling import ROIS, ROIS_WHOLE, sample_rois
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.parameters import parameter
 
 _BOX_WEIGHTS = (10.0, 10.0, 5.0, 5.0)
 _HUBER_DELTA = 1.0
@@ -74,7 +74,7 @@ class InstanceSegmentation(ObjectTask):
     max_detections: int = 100
 
     def __post_init__(self):
-        check_parameters(self)
+        super().__post_init__()
         if self._foreground_rois < 1:
             raise mi.ConfigError(
                 f"InstanceSegmentation.foreground = {self.foreground!r}: with rois = {self.rois}, no RoI is "

@@ -91,8 +91,7 @@ class MaskRCNN(PyramidNetwork):
         if not self.min_level <= self.roi_max_level <= self.max_level:
             raise mi.ConfigError(
                 f"MaskRCNN.roi_max_level = {self.roi_max_level}: it must be a level of the feature pyramid, from "
-                f"{self.min_level} to {self.max_level}. Fix: set roi_max_level to {self.max_level} or less, or change "
-                "min_level and max_level."
+                f"{self.min_level} to {self.max_level}. Fix: choose one of these levels."
             )
 
     def features(self, image, is_training):

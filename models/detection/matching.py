@@ -89,13 +89,18 @@ def _positions(overlaps):
     starts = [0, *itertools.accumulate(sizes)]
     positions = []
     for x, level, start in zip(overlaps, dims, starts):
-        position, step, shape = None, 1, mi.mtf.Shape(level)
-        for dim in reversed(level):
-            index = mi.mtf.broadcast(mi.mtf.range(x.mesh, dim, dtype) * float(step), shape)
-            position = index if position is None else position + index
-            step *= dim.size
-        positions.append(position + float(start))
+        positions.append(row_major(x.mesh, level, dtype) + float(start))
     return positions, dtype
+
+
+def row_major(mesh, dims, dtype):
+    """Returns the position of each element in row-major order, Tensor[dims...]."""
+    position, step, shape = None, 1, mi.mtf.Shape(dims)
+    for dim in reversed(dims):
+        index = mi.mtf.broadcast(mi.mtf.range(mesh, dim, dtype) * float(step), shape)
+        position = index if position is None else position + index
+        step *= dim.size
+    return position
 
 
 def _first_position(overlap, peak, position, dtype):

@@ -4,7 +4,7 @@ import dataclasses
 
 import tensorflow as tf
 
-from mtf_imaging.models.tasks import NetworkTask, described, image_shape
+from mtf_imaging.models.tasks import NetworkTask, described, image_inputs
 
 
 class ObjectTask(NetworkTask):
@@ -19,11 +19,6 @@ class ObjectTask(NetworkTask):
     classes: int
     channels: int
     max_boxes: int
-
-    @property
-    def num_outputs(self):
-        """The number of classes."""
-        return self.classes
 
     def for_data(self, description):
         """Returns this task for a data set.
@@ -58,8 +53,7 @@ class ObjectTask(NetworkTask):
           ShapeError: there are not 2 sizes.
         """
         self.check_network()
-        pixels = image_shape(self, batch_size, ("height", "width"), sizes)
-        inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
+        _, inputs = image_inputs(self, batch_size, ("height", "width"), sizes, self.channels, dtype)
         if labels:
             boxes = f"batch:{batch_size},boxes:{self.max_boxes}"
             inputs |= {"boxes": (f"{boxes},coords:4", tf.float32), "classes": (boxes, tf.int32)}

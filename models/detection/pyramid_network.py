@@ -5,11 +5,12 @@ from typing import Any
 
 from mtf_imaging.models.detection.anchors import Anchors
 from mtf_imaging.models.detection.fpn import FeaturePyramid
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.models.tasks import OpenClasses
+from mtf_imaging.parameters import parameter
 
 
 @dataclasses.dataclass(frozen=True)
-class PyramidNetwork:
+class PyramidNetwork(OpenClasses):
     """Base class of detectors. The documentation of a subclass describes the attributes."""
 
     backbone: Any = parameter(None, offers=("features", "strides"), example="resnet.ResNetBackbone")
@@ -23,12 +24,8 @@ class PyramidNetwork:
     gather_below: int = parameter(0, least=0)
 
     def __post_init__(self):
-        check_parameters(self)
+        super().__post_init__()
         self.pyramid.select(self.backbone)
-
-    def with_classes(self, classes):
-        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
-        return dataclasses.replace(self, classes=classes) if self.classes is None else self
 
     @property
     def pyramid(self):

@@ -22,7 +22,7 @@ class RetinaNet(PyramidNetwork):
     - The backbone computes features at decreasing resolutions.
     - A feature pyramid (`FeaturePyramid`) converts them to features of the same depth, at the levels `min_level` to
       `max_level`. Level l has a stride of 2^l pixels.
-    - Two heads (`RetinaHeads`) predict class logits and a box for each anchor of each pixel, at every level.
+    - Two heads predict class logits and a box for each anchor of each pixel, at every level.
 
     Images may have any size. Every operation can be split along height and width, at every level.
 
@@ -60,15 +60,7 @@ class RetinaNet(PyramidNetwork):
           `mi.ops.gather_slices`.
         """
         levels = self._pyramid_of(self.backbone.features(image, is_training), is_training)
-        heads = RetinaHeads(
-            self.classes or _CLASSES,
-            self._anchors.per_cell,
-            self.filters,
-            self.head_convs,
-            self.norm_momentum,
-            self.norm_epsilon,
-        )
-        return [heads(x, level, is_training) for level, x in zip(self.pyramid.levels, levels)]
+        return [self._heads(x, level, is_training) for level, x in zip(self.pyramid.levels, levels)]
 
     def anchor_boxes(self, predictions, image_sizes):
         """Returns the `LevelAnchors` of each level.
@@ -84,32 +76,11 @@ class RetinaNet(PyramidNetwork):
     def _anchors(self):
         return self.anchors or Anchors()
 
-
-@dataclasses.dataclass(frozen=True)
-class RetinaHeads:
-    """The subnets that compute class logits and box deltas of the anchors. They create their weights when called.
-
-    A subnet has several 3 x 3 convolutions, each with a batch norm and a ReLU, and a last 3 x 3 convolution. All levels
-    share the weights of the convolutions, but each level has its own batch norms.
-
-    Attributes:
-      classes: number of classes.
-      anchors: number of anchors of each pixel.
-      filters: number of filters of each convolution with a norm.
-      convs: number of these convolutions in each subnet.
-      norm_momentum: fraction of the moving statistics that each update of a batch norm keeps.
-      norm_epsilon: number that batch norms add to the variance.
-    """
-
-    classes: int
-    anchors: int
-    filters: int
-    convs: int
-    norm_momentum: float
-    norm_epsilon: float
-
-    def __call__(self, x, level, is_training):
+    def _heads(self, x, level, is_training):
         """Computes the predictions for the anchors of a level.
+
+        A head has several 3 x 3 convolutions, each with a batch norm and a ReLU, and a last 3 x 3 convolution. All
+        levels share the weights of the convolutions, but each level has its own batch norms.
 
         Args:
           x: Tensor[batch, height, width, channels]
@@ -120,22 +91,22 @@ class RetinaHeads:
           Class logits Tensor[batch, height, width, anchors, classes], and box deltas Tensor[batch, height, width,
           anchors, coords], both float32 or larger.
         """
-        classes = mi.mtf.Dimension("classes", self.classes)
+        classes = mi.mtf.Dimension("classes", self.classes or _CLASSES)
         bias = -math.log((1 - _PRIOR) / _PRIOR)
         return (
-            self._subnet(x, "class", level, is_training, classes, bias),
-            self._subnet(x, "box", level, is_training, COORDS, 0.0),
+            self._head(x, "class", level, is_training, classes, bias),
+            self._head(x, "box", level, is_training, COORDS, 0.0),
         )
 
-    def _subnet(self, x, name, level, is_training, outputs, bias):
+    def _head(self, x, name, level, is_training, outputs, bias):
         """Computes Tensor[batch, height, width, anchors, outputs]."""
+        anchors = mi.mtf.Dimension("anchors", self._anchors.per_cell)
         with tf.compat.v1.variable_scope(f"{name}_head"):
-            for i in range(self.convs):
+            for i in range(self.head_convs):
                 x = _conv(x, f"conv{i}", self.filters, 0.01)
                 norm = f"conv{i}_level{level}_norm"
                 x = mi.ops.relu(mi.ops.batch_norm(x, is_training, self.norm_momentum, self.norm_epsilon, name=norm))
-            x = _conv(x, "predictions", self.anchors * outputs.size, 1e-5, bias)
-        anchors = mi.mtf.Dimension("anchors", self.anchors)
+            x = _conv(x, "predictions", anchors.size * outputs.size, 1e-5, bias)
         y = mi.mtf.reshape(x, mi.mtf.Shape([*x.shape.dims[:-1], anchors, outputs]))
         return mi.layers.widen(y)
 

@@ -5,6 +5,7 @@ import typing
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.detection.matching import row_major
 
 ROIS = "rois"  # the layout may split it; before `mi.ops.scatter_slices`, it is called "rois_whole"
 ROIS_WHOLE = "rois_whole"
@@ -26,14 +27,10 @@ def anchor_priorities(masks):
     priorities, first = [], 0
     for x in masks:
         random = mi.mtf.cast(mi.mtf.random_uniform(x.mesh, x.shape), tf.float64)
-        number, stride = None, 1
-        for dim in reversed(x.shape.dims[1:]):
-            along = mi.mtf.range(x.mesh, dim, tf.float64) * stride
-            number = along if number is None else number + along
-            stride *= dim.size
+        number = row_major(x.mesh, x.shape.dims[1:], tf.float64)
         # The index of the anchor distinguishes equal random numbers, so a threshold selects exactly k anchors.
         priorities.append(random + (2.0**26 - 1 - first - number) * _UNIT)
-        first += stride
+        first += number.shape.size
     return priorities
 
 

@@ -12,7 +12,7 @@ from mtf_imaging.models.detection.boxes import clip_to_image, encode, intersecti
 from mtf_imaging.models.detection.losses import focal_loss, huber_loss
 from mtf_imaging.models.detection.matching import match, select
 from mtf_imaging.models.detection.object_task import ObjectTask, image_sizes
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.parameters import parameter
 
 
 @gin.configurable(module="detection")
@@ -65,9 +65,6 @@ class ObjectDetection(ObjectTask):
     score_threshold: float = parameter(0.05, least=0, most=1)
     nms_threshold: float = parameter(0.5, least=0, most=1)
     max_detections: int = 100
-
-    def __post_init__(self):
-        check_parameters(self)
 
     def loss(self, image, boxes, classes):
         """Computes the loss to minimize, and its parts.

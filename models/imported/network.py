@@ -84,8 +84,7 @@ class Network:
         if voxels != [batch, *own]:
             raise mi.ConfigError(
                 f"{self.path}: the output of the network is {outputs.shape}, which is no segmentation of "
-                f"{turned.shape}. Fix: use sizes that the network keeps, such as multiples of 32, or a network for "
-                "segmentation."
+                f"{turned.shape}. Fix: use sizes that the network keeps, such as multiples of 32."
             )
         planes = mi.mtf.Shape([batch, *(dim for dim in space if dim in own), classes])
         return mi.mtf.reshape(mi.mtf.transpose(outputs, planes), mi.mtf.Shape([batch, *space, classes]))

@@ -6,14 +6,15 @@ import math
 import gin
 import tensorflow as tf
 
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.models.generated import Generated
+from mtf_imaging.parameters import parameter
 
 CLASSES = ("across", "upright", "slanted", "checked")
 
 
 @gin.configurable(module="resnet")
 @dataclasses.dataclass(frozen=True)
-class GeneratedImages:
+class GeneratedImages(Generated):
     """An endless data set of generated images.
 
     Every image is used once, so the training accuracy is the accuracy on unseen images. An image shows a disc of random
@@ -30,27 +31,13 @@ class GeneratedImages:
     width: int = parameter(64, least=8)
     noise: float = parameter(0.2, least=0)
 
-    def __post_init__(self):
-        check_parameters(self)
+    classes = CLASSES
 
     def sizes(self, data_dir):
         """Returns the height and the width of an image in pixels. The folder is not read."""
         return self.height, self.width
 
-    def batches(self, data_dir, *, batch_size, sizes, seed, start_step):
-        """Yields batches without end, as in `mtf_imaging.training.data_set.DataSet`. The folder is not read.
-
-        Yields:
-          A dict of "image", float32 [batch_size, height, width, 3]; "labels", int32 [batch_size]; and "cases", names
-          such as "17-slanted".
-        """
-        images = tf.data.Dataset.range(start_step * batch_size, tf.int64.max)
-        images = images.map(lambda index: (index, *self._draw(seed, index, sizes)), num_parallel_calls=2)  # in order
-        for indices, image, labels in images.batch(batch_size, drop_remainder=True).prefetch(2):
-            cases = [f"{index}-{CLASSES[label]}" for index, label in zip(indices.numpy(), labels.numpy())]
-            yield {"image": image, "labels": labels, "cases": cases}
-
-    def _draw(self, seed, index, sizes):
+    def draw(self, seed, index, sizes):
         """Returns image `index`, float32 [height, width, 3], and its label, int32 []."""
         height, width = sizes
         # The default algorithm depends on the device; Philox draws the same numbers on every device.

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 import mtf_imaging as mi
 from mtf_imaging.models.resnet.network import ResNet
-from mtf_imaging.models.tasks import image_shape
+from mtf_imaging.models.tasks import image_inputs
 from mtf_imaging.parameters import check_parameters
 
 _RESERVED = ("batch", "channels", "classes")
@@ -56,8 +56,7 @@ class Classification:
         Raises:
           ShapeError: there is not one size for each of `dims`.
         """
-        pixels = image_shape(self, batch_size, self.dims, sizes)
-        inputs = {"image": (f"{pixels},channels:{self.channels}", dtype)}
+        _, inputs = image_inputs(self, batch_size, self.dims, sizes, self.channels, dtype)
         return {**inputs, "labels": (f"batch:{batch_size}", tf.int32)} if labels else inputs
 
     def loss(self, image, labels):

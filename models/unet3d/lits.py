@@ -58,14 +58,12 @@ class LiverTumorSegmentation(SegmentationTask):
         """
         described(self, description, "channels", "volumes")
         targets, other = _training_targets(mi.data.LITS), _training_targets(description)
-        if other != targets:
-            differing = [name for name in targets if targets[name] != other[name]]
-            raise mi.ConfigError(
-                f"{type(self).__name__}: this task trains on data with "
-                f"{' and '.join(f'{name} {targets[name]}' for name in differing)}, but the data set has "
-                f"{' and '.join(f'{name} {other[name]}' for name in differing)}. Fix: use unet3d.Segmentation, which "
-                "trains on any channels and labels."
-            )
+        for name, needed in targets.items():
+            if other[name] != needed:
+                raise mi.ConfigError(
+                    f"{type(self).__name__} needs data with {name} {needed}, but the data set has {name} "
+                    f"{other[name]}. Fix: use unet3d.Segmentation, which trains on any channels and labels."
+                )
         return self
 
 

@@ -5,11 +5,11 @@ and a batch without counted voxels has a loss of 0.
 """
 
 import dataclasses
-from collections.abc import Sequence
 
 import mtf_imaging as mi
 
 BACKGROUND = 0
+_EPSILON = 1e-6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,47 +28,37 @@ class Overlap:
         """Returns the Dice loss, summed over "case", "batch" or "both" (`ops.dice_loss`)."""
         return mi.ops.dice_loss(self.probability, self.target, self.target.shape.dims[0], over=over)
 
-    def soft_dice(self, epsilon=1e-6):
-        """Returns `(2 sum(p t) + epsilon) / (sum(p) + sum(t) + epsilon)` over the batch, 1 if both are empty."""
+    def soft_dice(self):
+        """Returns `(2 sum(p t) + 1e-6) / (sum(p) + sum(t) + 1e-6)` over the batch, 1 if both are empty."""
         intersection = mi.ops.over_batch(mi.mtf.reduce_sum(self.probability * self.target))
         total = mi.ops.over_batch(mi.mtf.reduce_sum(self.probability) + mi.mtf.reduce_sum(self.target))
-        return (2 * intersection + epsilon) / (total + epsilon)
+        return (2 * intersection + _EPSILON) / (total + _EPSILON)
 
 
-@dataclasses.dataclass(frozen=True)
 class Loss:
     """Base class of the losses: `(1 - dice_weight) cross entropy + dice_weight Dice loss`.
 
-    Attributes:
-      description: the labels and masks, an `mi.data.Description`.
-      class_weights: weight of each output of the network in the cross entropy; None weights all by 1.
-      dice_weight: weight of the Dice loss, from 0 to 1.
-      dice: "masks", "classes", "adaptive", or the name of a mask.
-      dice_over: the cases that a sum covers: "case", "batch", or "both".
-      dice_background: whether "classes" includes the background.
+    Args:
+      task: the `SegmentationTask`, which has the labels and masks, and the settings of the loss.
     """
 
-    description: mi.data.Description
-    class_weights: Sequence[float] | None
-    dice_weight: float
-    dice: str
-    dice_over: str
-    dice_background: bool
+    def __init__(self, task):
+        self._task = task
 
     def _mix(self, cross_entropy, dice):
-        return (1 - self.dice_weight) * cross_entropy + self.dice_weight * dice
+        return (1 - self._task.dice_weight) * cross_entropy + self._task.dice_weight * dice
 
     def _mean_dice(self, overlaps):
-        losses = [overlap.loss(self.dice_over) for overlap in overlaps]
+        losses = [overlap.loss(self._task.dice_over) for overlap in overlaps]
         return mi.mtf.add_n(losses) / len(losses)
 
     def _masks(self, masks):
         """Returns the overlaps whose Dice losses `dice` selects, given {mask: Overlap}."""
-        return list(masks.values()) if self.dice == "masks" else [masks[self.dice]]
+        return list(masks.values()) if self._task.dice == "masks" else [masks[self._task.dice]]
 
     def _counted(self, labels):
         """Returns bool Tensor[batch, x, y, z], true for the voxels that count; None if all count."""
-        ignore = self.description.ignore
+        ignore = self._task.description.ignore
         return None if ignore is None else mi.mtf.not_equal(labels, ignore)
 
 
@@ -97,12 +87,13 @@ class SoftmaxLoss(Loss):
             classes = mi.mtf.where(counted, labels, BACKGROUND)
             probability = mi.mtf.where(counted, probability, 0)
         overlaps = self._overlaps(probability, labels)
-        masks = {name: _union([overlaps[value] for value in values]) for name, values in self.description.masks.items()}
-        cross_entropy = mi.ops.weighted_cross_entropy(logits, classes, dim, self.class_weights, counted)
-        if self.dice == "adaptive":
+        described = self._task.description.masks.items()
+        masks = {name: _union([overlaps[value] for value in values]) for name, values in described}
+        cross_entropy = mi.ops.weighted_cross_entropy(logits, classes, dim, self._task.class_weights, counted)
+        if self._task.dice == "adaptive":
             dice = mi.ops.adaptive_dice_loss(probability, classes, dim, mask=counted)
         else:
-            dice = self._mean_dice(overlaps.values() if self.dice == "classes" else self._masks(masks))
+            dice = self._mean_dice(overlaps.values() if self._task.dice == "classes" else self._masks(masks))
         return self._mix(cross_entropy, dice), masks
 
     def _overlaps(self, probability, labels):
@@ -111,7 +102,7 @@ class SoftmaxLoss(Loss):
         each = mi.mtf.unstack(probability, probability.shape.dims[-1])
         return {
             index: Overlap(each[index], _equal(labels, index, probability.dtype))
-            for index in [BACKGROUND] * self.dice_background + list(self.description.labels.values())
+            for index in [BACKGROUND] * self._task.dice_background + list(self._task.description.labels.values())
         }
 
 
@@ -137,11 +128,11 @@ class RegionLoss(Loss):
         """
         counted = self._counted(labels)
         masks, losses, each = {}, [], mi.mtf.unstack(logits, logits.shape.dims[-1])
-        for index, (name, values) in enumerate(self.description.masks.items()):
+        for index, (name, values) in enumerate(self._task.description.masks.items()):
             logit = each[index]
             target = _sum(_equal(labels, value, logits.dtype) for value in values)
             loss = mi.ops.sigmoid_cross_entropy(logit, target)
-            losses.append(loss if self.class_weights is None else loss * self.class_weights[index])
+            losses.append(loss if self._task.class_weights is None else loss * self._task.class_weights[index])
             probability = self.probabilities(logit)
             masks[name] = Overlap(probability if counted is None else mi.mtf.where(counted, probability, 0), target)
         mean = _sum(losses) / len(losses)

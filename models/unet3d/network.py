@@ -9,15 +9,16 @@ import gin
 import tensorflow as tf
 
 import mtf_imaging as mi
+from mtf_imaging.models.tasks import OpenBiases
 from mtf_imaging.models.unet3d import resolution
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.parameters import parameter
 
 _CLASSES = 3  # background, liver and lesion
 
 
 @gin.configurable(module="unet3d")
 @dataclasses.dataclass(frozen=True)
-class UNet3D:
+class UNet3D(OpenBiases):
     """A 3D or 2D U-Net, which creates its weights when it is called on a tensor of a program.
 
     A block repeats `convs` times: convolution, norm, leaky ReLU and dropout. The first convolution and the last one
@@ -87,7 +88,7 @@ class UNet3D:
     class_biases: tuple[float, ...] | None = parameter(None, least=-math.inf)
 
     def __post_init__(self):
-        check_parameters(self)
+        super().__post_init__()
         for name, number in (("kernel_sizes", self.depth), ("pool_sizes", self.depth - 1)):
             sizes = getattr(self, name)
             if sizes is not None and not (len(sizes) == number and all(len(each) == 3 for each in sizes)):
@@ -99,8 +100,8 @@ class UNet3D:
         if self.deep_supervision and not 1 <= self._supervised <= available:
             raise mi.ConfigError(
                 f"UNet3D.deep_supervision = {self.deep_supervision!r}: with UNet3D.depth = {self.depth}, the decoder "
-                f"has {available} levels that are coarser than the image. True needs 2 of them, because it leaves out "
-                f"the coarsest. Fix: use a number up to {available}, a larger depth, or False for none."
+                f"has {available} levels that are coarser than the image; True needs 2. Fix: use a larger depth, or "
+                "False."
             )
 
     def __call__(self, image, is_training):
@@ -129,14 +130,6 @@ class UNet3D:
                     coarser.insert(0, self._logits(x, f"classes{level}"))
             logits = self._logits(x, "classes")
             return [logits, *coarser] if coarser else logits
-
-    def with_classes(self, classes):
-        """Returns this network with a number of classes, or the network itself if its number of classes is set."""
-        return dataclasses.replace(self, classes=classes) if self.classes is None else self
-
-    def with_class_biases(self, biases):
-        """Returns this network with initial biases of the classes, or the network itself if they are set."""
-        return dataclasses.replace(self, class_biases=biases) if self.class_biases is None else self
 
     @property
     def level_strides(self):

@@ -7,18 +7,18 @@ from collections.abc import Callable
 import tensorflow as tf
 
 import mtf_imaging as mi
-from mtf_imaging.models.class_biases import check_frequencies, sigmoid_biases, softmax_biases
-from mtf_imaging.models.tasks import NetworkTask, described, image_shape
+from mtf_imaging.models.class_biases import sigmoid_biases, softmax_biases
+from mtf_imaging.models.tasks import LabelTask, described, image_inputs
 from mtf_imaging.models.unet3d.losses import RegionLoss, SoftmaxLoss
 from mtf_imaging.models.unet3d.network import UNet3D
 from mtf_imaging.models.unet3d.supervision import labels_of_level, level_weights
-from mtf_imaging.parameters import check_parameters, parameter
+from mtf_imaging.parameters import parameter
 
 _AXES = "xyz"
 
 
 @dataclasses.dataclass(eq=False)
-class SegmentationTask(NetworkTask):
+class SegmentationTask(LabelTask):
     """A segmentation into the labels or masks of a description.
 
     A subclass chooses the parameters that gin files can set, and their defaults.
@@ -48,7 +48,7 @@ class SegmentationTask(NetworkTask):
     flat_in_2d = False  # whether images of one plane are computed in 2-D
 
     def __post_init__(self):
-        check_parameters(self)
+        super().__post_init__()
         unused = ["dice_background"] * (self.dice_background and self.dice != "classes")
         unused += ["dice_over"] * (self.dice_over != "both" and self.dice == "adaptive")
         if unused:
@@ -82,31 +82,17 @@ class SegmentationTask(NetworkTask):
         task.check_description()
         return task
 
-    def with_class_frequencies(self, frequencies):
-        """Returns this task with a network whose first predictions are the class frequencies.
+    @property
+    def output_names(self):
+        """The names of the network's outputs."""
+        return [*self.description.outputs]
 
-        Args:
-          frequencies: the fraction of the voxels that belong to each output of the network: to the background and each
-            label, or to each region.
-
-        Returns:
-          A task. It has the same network if the network has no method `with_class_biases(biases)`.
-
-        Raises:
-          ConfigError: there is not one frequency for each output, or a frequency is not from 0 to 1.
-        """
-        check_frequencies(frequencies, [*self.description.outputs])
-        with_class_biases = getattr(self.network, "with_class_biases", None)
-        if with_class_biases is None:
-            return self
-        task = copy.copy(self)
-        biases = sigmoid_biases if self.description.has_regions else softmax_biases
-        task.network = with_class_biases(biases(frequencies))
-        return task
+    def _biases(self, frequencies):
+        return (sigmoid_biases if self.description.has_regions else softmax_biases)(frequencies)
 
     def check_description(self):
         """Raises ConfigError if `class_weights` or `dice` do not fit the description."""
-        owner, names = type(self).__name__, [*self.description.outputs]
+        owner, names = type(self).__name__, self.output_names
         if self.class_weights is not None and len(self.class_weights) != len(names):
             raise mi.ConfigError(
                 f"{owner}.class_weights = {self.class_weights}: it must have a weight for each of the {len(names)} "
@@ -115,9 +101,8 @@ class SegmentationTask(NetworkTask):
         choices = ["masks", *([] if self.description.has_regions else ["classes", "adaptive"])]
         if self.dice not in (*choices, *self.description.masks):
             raise mi.ConfigError(
-                f"{owner}.dice = {self.dice!r} is not known"
-                f"{' for regions' * self.description.has_regions}. "
-                f"Fix: choose one of {', '.join(choices)}, or a mask: {', '.join(self.description.masks)}."
+                f"{owner}.dice = {self.dice!r} is not known{' for regions' * self.description.has_regions}. Fix: "
+                f"choose one of {', '.join(choices)}, or a mask: {', '.join(self.description.masks)}."
             )
 
     def inputs(self, batch_size, sizes, dtype=tf.float32, labels=True):
@@ -138,8 +123,8 @@ class SegmentationTask(NetworkTask):
         """
         self.check_description()
         number = len(sizes) if len(sizes) in self.spatial_dims else max(self.spatial_dims)
-        voxels = image_shape(self, batch_size, _AXES[:number], sizes)
-        inputs = {"image": (f"{voxels},channels:{len(self.description.channels)}", dtype)}
+        channels = len(self.description.channels)
+        voxels, inputs = image_inputs(self, batch_size, _AXES[:number], sizes, channels, dtype)
         return {**inputs, "labels": (voxels, tf.int32)} if labels else inputs
 
     def loss(self, image, labels):
@@ -199,15 +184,7 @@ class SegmentationTask(NetworkTask):
 
     @property
     def _loss(self):
-        loss = RegionLoss if self.description.has_regions else SoftmaxLoss
-        return loss(
-            description=self.description,
-            class_weights=self.class_weights,
-            dice_weight=self.dice_weight,
-            dice=self.dice,
-            dice_over=self.dice_over,
-            dice_background=self.dice_background,
-        )
+        return (RegionLoss if self.description.has_regions else SoftmaxLoss)(self)
 
 
 def _with_dims(x, dims):

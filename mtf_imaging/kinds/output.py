@@ -191,6 +191,14 @@ def shown_size(size: tuple[int, ...], max_side: int) -> tuple[int, int]:
     >>> shown_size((1024, 2048), 640), shown_size((375, 500), 640)
     ((320, 640), (375, 500))
     """
-    factor = min(1.0, max_side / max(size))
-    height, width = (max(1, round(n * factor)) for n in size)
+    return scaled_size(size, min(1.0, max_side / max(size)))
+
+
+def scaled_size(size: tuple[int, ...], scale: float) -> tuple[int, int]:
+    """Returns the height and width of a photo after scaling by a factor.
+
+    >>> scaled_size((333, 500), 0.5), scaled_size((1, 500), 0.25)
+    ((166, 250), (1, 125))
+    """
+    height, width = (max(1, round(n * scale)) for n in size)
     return height, width

@@ -176,10 +176,6 @@ class Array:
         tensor = mtf.broadcast(array.tensor, mtf.Shape(dims)) if is_repeated else reshape(array.tensor, dims)
         return Array(tensor, array.axes)
 
-    def fresh(self, name: str, size: int) -> mtf.Dimension:
-        """Returns a dimension with a name that the array does not have."""
-        return mtf.Dimension(free_name(name, self.names), size)
-
 
 def reshape(tensor: mtf.Tensor, dims: Sequence[mtf.Dimension]) -> mtf.Tensor:
     """Returns a tensor with other dimensions for the same elements in the same order.

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import h5py
-import numpy as np
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2, trackable_object_graph_pb2
 
-from mtf_imaging.errors import CheckpointError, ConfigError, DataError, reason
+from mtf_imaging.errors import CheckpointError, ConfigError, reason
 from mtf_imaging.networks.conversion import Weight
 from mtf_imaging.networks.graph import CALLS, VARIABLE, Node, upstream
-from mtf_imaging.networks.sources import PLACEHOLDERS, GraphSource, is_flag, unused_name
+from mtf_imaging.networks.sources import PLACEHOLDERS, GraphSource, add_weight, is_flag
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.weight_files.keras_file import KerasFile
 
@@ -37,7 +36,6 @@ def keras_model(path: Path) -> Any:
       CheckpointError: the file is damaged, or refers to other files.
       ConfigError: Keras cannot load the model, for instance because it contains Python code.
     """
-    _check_exists(path)
     KerasFile(str(path))  # raises the error if values are outside the file
     keras = importlib.import_module("keras")
     try:
@@ -69,7 +67,6 @@ def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:
       path: the file.
       names: names of the nodes that are outputs; None for those that nothing uses.
     """
-    _check_exists(path)
     definition = tf.compat.v1.GraphDef()
     try:
         definition.ParseFromString(path.read_bytes())
@@ -105,11 +102,8 @@ def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:
     leaves: dict[str, Node] = {}
     for op in operations:
         if op.type == "Const" and op.name in read and op.outputs[0].dtype.is_floating:
-            value, name = tf.make_ndarray(op.get_attr("value")), unused_name(_READ.sub("", op.name), weights)
-            is_trained = op.name not in statistics
-            weights[name] = Weight(
-                name, value.shape, op.outputs[0].dtype, is_trained, functools.partial(np.asarray, value)
-            )
+            value, name = tf.make_ndarray(op.get_attr("value")), _READ.sub("", op.name)
+            name = add_weight(weights, name, value, op.name not in statistics)
             leaves[op.name] = Node(op.name, VARIABLE, attributes={"is_value": True}, value=name)
     if not inputs or not outputs:
         raise CheckpointError(f"{path}: this graph has no {'outputs' if inputs else 'placeholders'}.")
@@ -125,7 +119,6 @@ def _is_input(op: tf.Operation) -> bool:
 def saved_model(path: Path) -> GraphSource:
     """Returns the network in the folder of a SavedModel, whose functions for loading are not run."""
     file = path / "saved_model.pb"
-    _check_exists(file)
     title = f"SavedModel '{path.name}'"
     try:
         description = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs[0]
@@ -151,19 +144,10 @@ def saved_model(path: Path) -> GraphSource:
     for op in graph.get_operations():
         key, own, is_trained = stored.get(op.name, (op.name, op.name, True))
         if op.type in _VARIABLES and key in shapes:
-            name = unused_name(own, weights)
-            weights[name] = Weight(
-                name, tuple(shapes[key]), op.get_attr("dtype"), is_trained, functools.partial(reader.get_tensor, key)
-            )
+            spec = tf.TensorSpec(shapes[key], op.get_attr("dtype"))
+            name = add_weight(weights, own, spec, is_trained, functools.partial(reader.get_tensor, key))
             leaves[op.name] = Node(op.name, VARIABLE, attributes={"is_value": op.type != "VarHandleOp"}, value=name)
     return GraphSource(title, graph, inputs, outputs, weights, lambda op: leaves.get(op.name))
-
-
-def _check_exists(path: Path) -> None:
-    if not path.is_file():
-        raise DataError(
-            f"{path}: there is no such file. Fix: pass the path of a .keras, .h5 or .pb file or of a SavedModel."
-        )
 
 
 def _imported(path: Path, definition: Any) -> tf.Graph:

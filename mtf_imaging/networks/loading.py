@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mtf_imaging.errors import ConfigError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.networks import files
 from mtf_imaging.networks.network import Network
 from mtf_imaging.networks.nnunet import is_nnunet, nnunet_network
@@ -42,10 +42,12 @@ def load(model: Any, signature: Signature | None = None, outputs: Sequence[str] 
     """
     if isinstance(model, str | Path):
         path = Path(model)
-        if path.suffix == ".onnx":
-            return Network(onnx_network(path))
         if is_nnunet(path):
             return Network(nnunet_network(path))
+        if not path.exists():
+            raise DataError(f"{path}: there is no such file. Fix: pass the path of a network.")
+        if path.suffix == ".onnx":
+            return Network(onnx_network(path))
         if path.suffix in (".keras", ".h5", ".hdf5"):
             return Network(KerasSource(files.keras_model(path), signature))
         return Network(files.saved_model(path) if path.is_dir() else files.frozen_graph(path, outputs))

@@ -103,8 +103,7 @@ class Network:
         if len(names) != rank:
             raise ShapeError(
                 f"{title}: sizes for {', '.join(names)} were given, but its inputs have {rank} axes between the batch "
-                f"and the channels: {_described(signature)}. Fix: give one size for each, such as "
-                f"network.inputs({', '.join(f'{name}=64' for name in _SPATIAL[:rank])})."
+                f"and the channels: {_described(signature)}. Fix: give one size for each of these axes."
             )
         shapes: dict[str, tuple[int, ...]] = {}
         specs = {}

@@ -32,55 +32,22 @@ def input_names(names: Sequence[str]) -> list[str]:
     return [re.sub(r"\W", "_", name.partition(":")[0]) for name in names]
 
 
-def _weights(variables: Iterable[Any], name_of: Callable[[Any], str]) -> dict[str, Weight]:
-    """Returns the weights of some variables."""
-    found: dict[str, Weight] = {}
-    for each in variables:
-        name = unused_name(name_of(each), found)
-        found[name] = Weight(
-            name, tuple(each.shape), tf.as_dtype(each.dtype), each.trainable, functools.partial(np.asarray, each)
-        )
-    return found
-
-
-def _trace(
-    function: Callable[..., Any],
-    specs: Mapping[str, tf.TensorSpec],
-    handles: Mapping[int, str],
-    names: Sequence[str] | None,
-    title: str,
-) -> Graph:
-    """Traces a function to a graph.
+def add_weight(
+    weights: dict[str, Weight], name: str, value: Any, trainable: bool, read: Callable[[], np.ndarray] | None = None
+) -> str:
+    """Adds a variable under a name that is not used yet, and returns the name.
 
     Args:
-      function: a function of tensors, in the order of `specs`, or a `tf.function`.
-      specs: the inputs by name.
-      handles: {id of a variable's handle: name of the variable}.
-      names: names of the outputs, if they have no names of their own.
-      title: the network, for error messages.
+      weights: the variables by name.
+      name: the name of the variable in its network.
+      value: an array or a variable, or a `tf.TensorSpec` if `read` returns the value.
+      trainable: whether it is trained.
+      read: returns the first value.
     """
-    concrete = function.get_concrete_function(*specs.values())  # type: ignore[attr-defined]
-    captured = {inner.name: outer for outer, inner in concrete.graph.captures}
-    arguments = [x for x in concrete.inputs if x.name not in captured]
-    leaves = {x.op.name: Node(x.op.name, INPUT, value=name) for x, name in zip(arguments, specs, strict=True)}
-    for inner, outer in captured.items():
-        name = inner.partition(":")[0]
-        if id(outer) in handles:
-            leaves[name] = Node(name, VARIABLE, value=handles[id(outer)])
-        elif outer.dtype != tf.resource:
-            leaves[name] = Node(name, CONSTANT, value=outer.numpy())
-        else:
-            raise ConfigError(f"{title}: it reads the resource '{inner}', which is not a variable. Fix: remove it.")
-    return graphs.read(
-        concrete.graph, lambda op: leaves.get(op.name), _named_outputs(concrete.structured_outputs, concrete, names)
-    )
-
-
-def _named_outputs(structure: Any, concrete: Any, names: Sequence[str] | None) -> dict[str, tf.Tensor]:
-    tensors = list(concrete.outputs)
-    keys = list(names) if names and len(names) == len(tensors) else [f"output_{i}" for i in range(len(tensors))]
-    keys = sorted(structure) if isinstance(structure, dict) else keys
-    return dict(zip(keys, tensors, strict=True))
+    own = unused_name(name, weights)
+    read = read or functools.partial(np.asarray, value)
+    weights[own] = Weight(own, tuple(value.shape), tf.as_dtype(value.dtype), trainable, read)
+    return own
 
 
 def _known(title: str, argument: str, specs: Any) -> Any:
@@ -113,7 +80,9 @@ class _LiveSource:
         self.signature: dict[str, tuple[Shape, tf.DType]] = {
             name: (tuple(x.shape), tf.as_dtype(x.dtype)) for name, x in zip(names, specs, strict=True)
         }
-        self.weights: Mapping[str, Weight] = _weights(self._variables, lambda v: getattr(v, "path", v.name))
+        self.weights: dict[str, Weight] = {}
+        for each in self._variables:
+            add_weight(self.weights, getattr(each, "path", each.name), each, each.trainable)
         own = [getattr(variable, "value", variable) for variable in self._variables]
         own = [v if isinstance(v, tf.Variable) else variable for v, variable in zip(own, self._variables)]
         self._handles = {id(v.handle): name for v, name in zip(own, self.weights)}
@@ -121,8 +90,27 @@ class _LiveSource:
     def _traced(
         self, function: Callable[..., Any], shapes: Mapping[str, tuple[int, ...]], names: Sequence[str] | None
     ) -> Graph:
+        """Returns the graph of a `tf.function`. `names` are those of its outputs if they have no names of their own."""
         specs = {key: tf.TensorSpec(shape, self.signature[key][1], name=key) for key, shape in shapes.items()}
-        return _trace(function, specs, self._handles, names, self.title)
+        concrete = function.get_concrete_function(*specs.values())  # type: ignore[attr-defined]
+        captured = {inner.name: outer for outer, inner in concrete.graph.captures}
+        arguments = [x for x in concrete.inputs if x.name not in captured]
+        leaves = {x.op.name: Node(x.op.name, INPUT, value=name) for x, name in zip(arguments, specs, strict=True)}
+        for inner, outer in captured.items():
+            name = inner.partition(":")[0]
+            if id(outer) in self._handles:
+                leaves[name] = Node(name, VARIABLE, value=self._handles[id(outer)])
+            elif outer.dtype != tf.resource:
+                leaves[name] = Node(name, CONSTANT, value=outer.numpy())
+            else:
+                raise ConfigError(
+                    f"{self.title}: it reads the resource '{inner}', which is not a variable. Fix: remove it."
+                )
+        structure, number = concrete.structured_outputs, len(concrete.outputs)
+        keys = list(names) if names and len(names) == number else [f"output_{i}" for i in range(number)]
+        keys = sorted(structure) if isinstance(structure, dict) else keys
+        outputs = dict(zip(keys, concrete.outputs, strict=True))
+        return graphs.read(concrete.graph, lambda op: leaves.get(op.name), outputs)
 
     def export(self, values: Mapping[str, np.ndarray]) -> Any:
         for variable, name in zip(self._variables, self.weights, strict=True):
@@ -182,7 +170,6 @@ class FunctionSource(_LiveSource):
         super().__init__(title, own, specs, tf.function(own).get_concrete_function(*specs).variables)
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        del training
         return self._traced(tf.function(self._original), shapes, None)
 
 
@@ -238,7 +225,6 @@ class GraphSource:
         read(False)  # raises the errors of the file
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        del shapes
         if training and not self._is_trainable:
             raise NotSupportedError(
                 f"{self.title}: the file contains only the graph for prediction, without dropout and with fixed batch "
@@ -247,7 +233,6 @@ class GraphSource:
         return self._read(training)
 
     def export(self, values: Mapping[str, np.ndarray]) -> NoReturn:
-        del values
         raise NotSupportedError(
             f"{self.title}: weights cannot be written into a graph. Fix: load the Keras model, or use the checkpoint "
             "of the program."

@@ -48,8 +48,7 @@ class NetworkTask:
         for name, (_, own) in images.items():
             if own.is_floating and own != tf.as_dtype(dtype):
                 raise ConfigError(
-                    f"dtype = {dtype!r}, but the input '{name}' of the network is {own.name}. Fix: use "
-                    f"dtype='{own.name}'.",
+                    f"dtype = {dtype!r}, but the input '{name}' is {own.name}. Fix: use dtype='{own.name}'.",
                     ["dtype"],
                 )
         if not labels:

@@ -1,5 +1,6 @@
 """The values of a network's nodes: named arrays, arrays without names, and NumPy arrays, and how they are combined."""
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -38,10 +39,11 @@ class Unnamed:
         return self.named((mtf.Dimension(f"axis_{i}", n),) if n > 1 else () for i, n in enumerate(self.sizes))
 
 
+@dataclasses.dataclass(frozen=True, eq=False)
 class Interleaved:
     """The result of SpaceToBatchND, and perhaps of a convolution of it, which BatchToSpaceND turns into a dilated one.
 
-    Args:
+    Attributes:
       x: the image before SpaceToBatchND.
       blocks: the sizes of the blocks, along the first spatial axes.
       pads: the padding (before, after) of these axes.
@@ -50,16 +52,11 @@ class Interleaved:
         none.
     """
 
-    def __init__(
-        self,
-        x: Array,
-        blocks: Sequence[int],
-        pads: Sequence[Sequence[int]],
-        split: Callable[[], Array],
-        convolve: Callable[..., Array] | None = None,
-    ) -> None:
-        self.x, self.blocks, self.pads = x, list(blocks), [tuple(pair) for pair in pads]
-        self.split, self.convolve = split, convolve
+    x: Array
+    blocks: list[int]
+    pads: Sequence[Sequence[int]]
+    split: Callable[[], Array]
+    convolve: Callable[..., Array] | None = None
 
     @property
     def array(self) -> Array:

@@ -60,7 +60,7 @@ def check_taken(own: Settings, kind: TakesSettings, kinds: Iterable[TakesSetting
             shown = f" = {value!r}" if isinstance(value, bool | int | float | str | list | tuple) else ""
             raise ConfigError(
                 f"{one.name}{shown} has no effect on {kind.title}: it is a setting of {takers[one.name]}. Fix: leave "
-                f"{one.name} out.",
+                "it out.",
                 [one.name],
             )
 

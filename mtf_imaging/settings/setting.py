@@ -19,7 +19,6 @@ import dataclasses
 import functools
 import inspect
 import math
-import numbers
 import re
 import sys
 import types
@@ -28,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar, dataclass_transform
 
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import Bounds, fits, is_sequence, rule
 from mtf_imaging.settings.docstrings import parameter_meanings
 from mtf_imaging.spelling import did_you_mean
 
@@ -48,7 +48,7 @@ class Setting(NamedTuple):
       meaning: its description in the docstring of the class. Names of other settings are in backticks.
       unit: the unit of a number, such as "mm".
       least, most: the smallest and the largest number that are allowed.
-      above: the largest number that is too small.
+      above: 0 for numbers above 0.
       choices: the strings that are allowed.
       needs: the setting without which this one has no effect; "" for none.
       flag: the name of its flag; "" for none.
@@ -89,34 +89,21 @@ class Setting(NamedTuple):
         return value is None or (tuple(value) if isinstance(value, list) else value) == self.default
 
     @property
-    def items(self) -> tuple[type, ...]:
-        """The types of the items if a value is a sequence of numbers, or one of the choices."""
-        items = [item for kind in self.kinds for item in typing.get_args(kind)[:1]]
+    def checked_type(self) -> Any:
+        """The type if it is a bool, a number or a sequence of numbers; else None, and other code checks a value."""
+        items = [item for kind in self.kinds for item in typing.get_args(kind)[:1] if item in (int, float)]
         has_others = any(not typing.get_args(kind) and not (kind is str and self.choices) for kind in self.kinds)
-        return () if has_others else tuple(item for item in items if item in (int, float))
+        if items and not has_others:
+            return Sequence[items[0]]  # type: ignore[valid-type]
+        if self.kinds == (bool,):
+            return bool
+        return (float if float in self.kinds else int) if {*self.kinds} <= {int, float} else None
 
     @property
-    def numbers(self) -> str:
-        """The numbers that are allowed, for messages."""
-        has_fractions = float in (*self.kinds, *self.items)
-        if (self.least, self.above, self.most) in ((1, None, None), (None, 0, None)):
-            return "a positive number" if has_fractions else "a positive integer"
-        bounds = {"of at least": self.least, "above": self.above, "of at most": self.most}
-        limits = [f"{words} {bound:g}" for words, bound in bounds.items() if bound is not None]
-        return " ".join(["a number" if has_fractions else "an integer", " and ".join(limits)]).strip()
-
-    def allows_number(self, value: object) -> bool:
-        """Returns whether a number has the type and the bounds of this setting; bools are no numbers."""
-        has_fractions = float in (*self.kinds, *self.items)
-        if isinstance(value, bool) or not isinstance(value, numbers.Real if has_fractions else numbers.Integral):
-            return False
-        number = float(value)
-        return (
-            math.isfinite(number)
-            and (self.least is None or number >= self.least)
-            and (self.above is None or number > self.above)
-            and (self.most is None or number <= self.most)
-        )
+    def bounds(self) -> Bounds:
+        """The bounds of a number."""
+        is_unbounded = self.least is None and self.above is None
+        return Bounds(-math.inf if is_unbounded else self.least, math.inf if self.most is None else self.most)
 
     def sentences(self, spell: Callable[[str], str] = lambda name: f"`{name}`") -> str:
         """Returns the meaning as sentences.
@@ -214,8 +201,7 @@ class Settings:
             check_value(one, value)
             if one.needs and not one.is_default(value) and getattr(self, one.needs) is None:
                 raise ConfigError(
-                    f"{one.name} = {value!r} has no effect without {one.needs}. Fix: give both, or leave {one.name} "
-                    "out.",
+                    f"{one.name} = {value!r} has no effect without {one.needs}. Fix: give both, or leave it out.",
                     [one.name, one.needs],
                 )
 
@@ -230,20 +216,12 @@ def check_value(one: Setting, value: object) -> None:
     """
     if value is None:
         return
-    is_list = isinstance(value, Sequence) and not isinstance(value, str)
-    items: list[object] = [*value] if isinstance(value, Sequence) and is_list else [value]
-    if one.choices and (isinstance(value, str) or not one.items):
-        for item in items:
+    kind, is_text = one.checked_type, isinstance(value, str)
+    if one.choices and (is_text or not is_sequence(kind)):
+        for item in [value] if is_text or not isinstance(value, Sequence) else value:
             check_choice(one.name, item, one.choices)
-    elif one.kinds == (bool,):
-        if value not in (True, False):  # NumPy has its own bool
-            fix = "Fix: set it to one of these."
-            raise ConfigError(f"{one.name} = {value!r} is neither True nor False. {fix}", [one.name])
-    elif {*one.kinds} <= {int, float}:
-        if not one.allows_number(value):
-            raise ConfigError(f"{one.name} must be {one.numbers}, not {value!r}.", [one.name])
-    elif one.items and not (is_list and items and all(map(one.allows_number, items))):
-        raise ConfigError(f"{one.name} must be a tuple, each item {one.numbers}, not {value!r}.", [one.name])
+    elif kind is not None and not fits(value, kind, one.bounds):
+        raise ConfigError(f"{one.name} must be {rule(kind, one.bounds)}, not {value!r}.", [one.name])
 
 
 def check_choice(name: str, value: object, choices: Sequence[str]) -> None:

@@ -48,8 +48,7 @@ def check_flips(flips: Sequence[str], axis_names: Sequence[str] = AXIS_NAMES) ->
     axes = tuple(flips)
     if not {*axes} <= {*axis_names} or len({*axes}) < len(axes):
         raise ConfigError(
-            f"flips = {axes!r}: not axes of the images. Fix: list each of {', '.join(axis_names)} at most once, as in "
-            f"{tuple(axis_names[:2])!r}.",
+            f"flips = {axes!r}: not axes of the images. Fix: list each of {', '.join(axis_names)} at most once.",
             ["flips"],
         )
     return axes

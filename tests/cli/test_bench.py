@@ -85,10 +85,10 @@ def test_a_custom_layout_file(tmp_path):
         ),
         (["--setup=4x4", "--input_partition_dims=[1,2,2,1,1]"], "Fix: --setup 'MESH/LAYOUT' instead of --input_part"),
         (["--num_steps=2"], "bench has no flag '--num_steps', which train and cross_validate have."),
-        (["--steps=0"], "--steps must be a positive integer, not 0."),
+        (["--steps=0"], "--steps must be an int of at least 1, not 0."),
         (
             ["--resolution=16", "--price_per_hour=-2"],
-            "--price_per_hour must be a positive number, not -2.0.",
+            "--price_per_hour must be a number above 0, not -2.0.",
         ),
     ],
 )

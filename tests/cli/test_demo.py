@@ -218,7 +218,7 @@ def without_masks(folder):
         (
             make_objects,
             without_masks,
-            r"objects_0003\.jpg: an object of the split 'val' has no \"segmentation\"\. .* Fix: add them",
+            r"objects_0003\.jpg: an object of the split 'val' has no \"segmentation\", which .* Fix: add them",
         ),
         (
             make_objects,

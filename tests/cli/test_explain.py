@@ -221,10 +221,10 @@ def test_slices_of_any_size(run):
         (["--mesh_shape", "rows:1.5"], "the size of 'rows' must be a positive integer such as 2, not '1.5'"),
         (
             ["--hardware", "l4", "--price_per_hour", "0"],
-            "--price_per_hour must be a positive number, not 0.0.\n",
+            "--price_per_hour must be a number above 0, not 0.0.\n",
         ),
-        (["--hardware", "l4", "--price_per_hour", "-1"], "--price_per_hour must be a positive number, not -1.0."),
-        (["--hardware", "l4", "--price_per_hour", "nan"], "--price_per_hour must be a positive number, not nan."),
+        (["--hardware", "l4", "--price_per_hour", "-1"], "--price_per_hour must be a number above 0, not -1.0."),
+        (["--hardware", "l4", "--price_per_hour", "nan"], "--price_per_hour must be a number above 0, not nan."),
         (
             ["--patch", "64"],
             "patch x:64,y:64,z:64 does not lie within images of x:32,y:32,z:32 voxels. Fix: use a patch of at most "
@@ -378,7 +378,7 @@ def test_search_finds_the_largest_cube(run):
 def test_search_requires_devices_and_a_positive_limit(run):
     assert "search needs --num_devices and --hardware." in run("search")[2]
     wrong = run("search", "--num_devices", "2", "--hardware", "l4", "--memory_limit", "0")
-    assert "--memory_limit must be a positive number, not 0.0." in wrong[2]
+    assert "--memory_limit must be a number above 0, not 0.0." in wrong[2]
 
 
 def test_the_picture_shows_the_halo_of_the_operation_that_reads_the_image(run, tmp_path, monkeypatch):

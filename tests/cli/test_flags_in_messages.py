@@ -105,8 +105,7 @@ def test_an_error_that_passes_through_gin_keeps_its_settings(configurables):
         gin.get_configurable("job")()
     gin.clear_config()
     assert explain(error.value) == (
-        "lesions_in_liver = 'yes' is neither True nor False. Fix: set it to one of these.\n"
-        "On the command line: --gin.job.lesions_in_liver=True."
+        "lesions_in_liver must be True or False, not 'yes'.\nOn the command line: --gin.job.lesions_in_liver=True."
     )
 
 

@@ -248,7 +248,7 @@ def test_errors_in_files_name_the_file_and_the_line(here):
         ({"mesh_shape": "rows:0"}, LayoutError, "mesh_shape 'rows:0' has 1 fault"),
         ({"layout": "x"}, LayoutError, "layout 'x' has 1 fault"),
         ({"mesh_impl": "placed"}, ConfigError, "mesh_impl = 'placed' is not known. Did you mean"),
-        ({"batch_size": 0}, ConfigError, "batch_size must be a positive integer, not 0."),
+        ({"batch_size": 0}, ConfigError, "batch_size must be an int of at least 1, not 0."),
         ({"batch_size": "2"}, ConfigError, "not '2'."),
     ],
 )

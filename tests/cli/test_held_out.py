@@ -160,7 +160,7 @@ def test_a_run_without_held_out_cases_has_no_best_checkpoint(tmp_path_factory, t
             "Did you mean 'lesion'? Fix: choose one of them.\n"
             """On the command line: --gin.train.monitor='"lesion"'.\n""",
         ),
-        (["--gin.train.eval_every=0"], "eval_every must be a positive integer, not 0"),
+        (["--gin.train.eval_every=0"], "eval_every must be an int of at least 1, not 0"),
         (["--eval_dir", "nowhere"], "nowhere: this folder of records does not exist"),
     ],
 )

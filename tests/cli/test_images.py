@@ -72,7 +72,7 @@ ERRORS = [
     *mismatches(),
     (
         "evaluate --model_dir volume_run --input_dir cases --output_dir out --split val",
-        "split = 'val' has no effect on volumes: it is a setting of images with objects, photos. Fix: leave split "
+        "split = 'val' has no effect on volumes: it is a setting of images with objects, photos. Fix: leave it "
         "out.\n"
         "On the command line: --split.\n",
     ),
@@ -82,7 +82,7 @@ ERRORS = [
     ),
     (
         f"evaluate {ON_PHOTOS} --fold 0",
-        "fold = 0 has no effect on photos: it is a setting of volumes. Fix: leave fold out.\n"
+        "fold = 0 has no effect on photos: it is a setting of volumes. Fix: leave it out.\n"
         "On the command line: --fold.\n",
     ),
     (f"evaluate {ON_PHOTOS} --resolution x:8,y:8", "resolution 'x:8,y:8': needs a positive size for height and width."),
@@ -105,19 +105,19 @@ ERRORS = [
     (f"evaluate {ON_OBJECTS} --split test", "objects: has no split 'test'"),
     (
         f"evaluate {ON_OBJECTS} --fold 0",
-        "fold = 0 has no effect on images with objects: it is a setting of volumes. Fix: leave fold out.\n"
+        "fold = 0 has no effect on images with objects: it is a setting of volumes. Fix: leave it out.\n"
         "On the command line: --fold.\n",
     ),
     (
         "predict --model_dir object_run --input objects --output out --submission",
-        "submission = True has no effect on images with objects: it is a setting of volumes. Fix: leave submission "
+        "submission = True has no effect on images with objects: it is a setting of volumes. Fix: leave it "
         "out.\n"
         "On the command line: --submission.\n",
     ),
     (
         "predict --model_dir cv --ensemble --input objects --output out",
         "ensemble = True has no effect on images with objects: it is a setting of volumes, photos, arrays. Fix: leave "
-        "ensemble out.\nOn the command line: --ensemble.\n",
+        "it out.\nOn the command line: --ensemble.\n",
     ),
     (
         "evaluate --model_dir cv --ensemble --input_dir objects --output_dir out",

@@ -66,5 +66,5 @@ def test_evaluate_and_predict_apply_the_same_cleanup(tmp_path, cases, labels, bo
 
 def test_invalid_choices_are_reported_before_anything_is_read():
     gin.parse_config(["job.task = None", "job.lesions_in_liver = 'yes'"])
-    with pytest.raises(ConfigError, match=r"^lesions_in_liver = 'yes' is neither True nor False"):
+    with pytest.raises(ConfigError, match=r"^lesions_in_liver must be True or False, not 'yes'"):
         Job()

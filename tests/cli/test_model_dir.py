@@ -44,8 +44,7 @@ def test_a_job_in_the_folder_of_another_network_is_refused(folder, tmp_path, com
     assert main([command, f"--model_dir={model_dir}", f"--gin_file={job}", *words]) == 2
     assert capsys.readouterr().err.splitlines()[-1] == (
         f"mtf-imaging: {model_dir}: this run was trained with job.task = {made}, but job.task is now {asked}. Fix: "
-        "give another --model_dir or the job of the run; if both tasks build the same network, write the "
-        "new job.task into config.gin."
+        "give another --model_dir or the job of the run; if the network is the same, change job.task in config.gin."
     )
     assert (model_dir / "config.gin").read_text() == config
 

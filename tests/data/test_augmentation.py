@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation import Augmentation
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 
 SIZES = (16, 20, 12)
 OPTIONS = {
@@ -172,30 +172,33 @@ def test_an_image_of_unknown_sizes_is_refused():
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"flips": ("t",)}, r"Augmentation.flips \('t',\): must be names of the axes x, y, z. Fix"),
-        ({"half_turn": 1.5}, r"Augmentation.half_turn 1.5: must be a number from 0 to 1. Fix"),
-        ({"lesions": -0.1}, r"Augmentation.lesions -0.1: must be a number from 0 to 1"),
-        ({"warp": "often"}, r"Augmentation.warp 'often': must be a number"),
-        ({"noise": -0.1}, r"Augmentation.noise -0.1: must be a number of at least 0"),
-        ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd nan: must be a number of at least 0"),
-        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation \(0, 0, 200\): must be an angle from 0 to 180, or three"),
-        ({"rotation": (0, 15)}, r"Augmentation.rotation \(0, 15\): must be .* or three, for example \(0, 0, 15\)"),
+        ({"flips": ("t",)}, r"Augmentation.flips = \('t',\): it must be a tuple .* is one of 'x', 'y', 'z'"),
+        ({"half_turn": 1.5}, r"Augmentation.half_turn = 1.5: it must be a number of at least 0 and at most 1"),
+        ({"lesions": -0.1}, r"Augmentation.lesions = -0.1: it must be a number of at least 0 and at most 1"),
+        ({"warp": "often"}, r"Augmentation.warp = 'often': it must be a number"),
+        ({"noise": -0.1}, r"Augmentation.noise = -0.1: it must be a number of at least 0"),
+        ({"corruption_sd": float("nan")}, r"Augmentation.corruption_sd = nan: it must be a number of at least 0"),
+        ({"rotation": (0, 0, 200)}, r"Augmentation.rotation = \(0, 0, 200\): it must be a number .* at most 180"),
+        ({"rotation": (0, 15)}, r"Augmentation.rotation = \(0, 15\): it must be .* or a tuple of 3 elements"),
         (
             {"elastic": 0.2},
             r"elastic 0.2: with 7 control points .* fold over. Fix: set elastic to at most 0.05, or use fewer",
         ),
-        ({"elastic_points": 3}, r"Augmentation.elastic_points 3: must be an integer of at least 4"),
-        ({"multiscale_noise_scales": ()}, r"multiscale_noise_scales \(\): must be positive integers"),
-        ({"lesion_count": 0}, r"Augmentation.lesion_count 0: must be an integer of at least 1"),
+        ({"elastic_points": 3}, r"Augmentation.elastic_points = 3: it must be an int of at least 4"),
+        (
+            {"multiscale_noise_scales": ()},
+            r"multiscale_noise_scales = \(\): it must be a tuple in which each",
+        ),
+        ({"lesion_count": 0}, r"Augmentation.lesion_count = 0: it must be an int of at least 1"),
         (
             {"lesion_diameter": (9, 4)},
-            r"Augmentation.lesion_diameter \(9, 4\): must be a range of numbers of at least 1",
+            r"lesion_diameter = \(9, 4\): is not ascending. Fix: exchange",
         ),
-        ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast 0.1: must be a range of numbers from 0 to 1"),
+        ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast = 0.1: it must be a tuple of 2 elements"),
     ],
 )
 def test_wrong_values_are_reported_with_the_fix(options, text):
-    with pytest.raises(DataError, match=text):
+    with pytest.raises(ConfigError, match=text):
         Augmentation(**options)
 
 

@@ -141,7 +141,7 @@ def test_the_rules_apply_in_order_and_log_what_they_remove(caplog):
 def test_rules_must_be_true_or_false():
     with pytest.raises(ConfigError) as error:
         Cleanup(largest_liver="no")
-    assert str(error.value) == "largest_liver = 'no' is neither True nor False. Fix: set it to one of these."
+    assert str(error.value) == "largest_liver must be True or False, not 'no'."
     assert error.value.settings == ("largest_liver",)
 
 

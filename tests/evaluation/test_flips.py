@@ -103,7 +103,7 @@ def test_a_real_network_under_a_layout():
     np.testing.assert_allclose(flipped(network, (0,))(image), (network(image) + mirrored) / 2, rtol=1e-6)
 
 
-FIX = "Fix: list each of x, y, z at most once, as in ('x', 'y')."
+FIX = "Fix: list each of x, y, z at most once."
 
 
 @pytest.mark.parametrize(

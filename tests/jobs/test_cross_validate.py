@@ -173,10 +173,10 @@ def test_the_pool_covers_the_finished_folds_and_says_so(folder, tmp_path, capsys
         ),
         ({"data": {"split_seed": 1, "num_folds": 3}}, r"has folds \w+ \w+ \w+, but \w+ \w+ \w+ is given\."),
         ({"folds": [0, 3]}, r"folds \[0, 3\]: there are 3 folds\. Fix: give each of them at most once"),
-        ({"folds": []}, r"folds must be a tuple, each item an integer, not \[\]"),
+        ({"folds": []}, r"folds must be a tuple in which each element is an int, not \[\]"),
         ({"data": {"fold": 1}}, r"fold 1: cross_validate holds out every fold in turn\. Fix: remove fold"),
         ({"data": {"eval_dir": "other"}}, "eval_dir other: cross_validate holds out every fold"),
-        ({"num_steps": 0}, "num_steps must be a positive integer"),
+        ({"num_steps": 0}, "num_steps must be an int of at least 1"),
     ],
 )
 def test_other_settings_and_folds_are_refused(folder, changes, text):

@@ -398,7 +398,9 @@ def test_objects_with_masks(isolated, tmp_path):
         counts.append(len(expected))
     assert sum(counts) > 5
     check_graph(tmp_path / "model")
-    with pytest.raises(ConfigError, match=r"flips = \('width',\): an exported model does not merge the detections"):
+    with pytest.raises(
+        ConfigError, match=r"flips = \('width',\): an exported model does not merge detections of flips"
+    ):
         export(task, tmp_path / "run", tmp_path / "other", flips=("width",))
     with pytest.raises(ConfigError, match="sliding_window = 8 has no effect on images with objects: it is a setting"):
         export(task, tmp_path / "run", tmp_path / "other", sliding_window=8)

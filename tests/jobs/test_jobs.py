@@ -123,8 +123,8 @@ def test_stop_ends_a_run_with_a_checkpoint(folder, tmp_path):
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        ({"num_steps": 0}, "num_steps must be a positive integer, not 0."),
-        ({"batch_size": True}, "batch_size must be a positive integer, not True."),
+        ({"num_steps": 0}, "num_steps must be an int of at least 1, not 0."),
+        ({"batch_size": True}, "batch_size must be an int of at least 1, not True."),
         ({"dtype": "float23"}, "dtype = 'float23' is not known. Did you mean 'float32'? Fix: choose one of float32, "),
         ({"data": "nowhere"}, "nowhere: this folder of records does not exist"),
         ({"task": object()}, "task is of class object, which cannot be called as task.inputs("),
@@ -162,8 +162,8 @@ def test_explain_computes_the_cost_of_a_training():
     assert "\n  1,000 steps: " in mi.jobs.report(explained)
     assert mi.jobs.explain(**shared, num_steps=1000).recipe_cost is None
     for wrong, message in (
-        ({"num_steps": 0}, "num_steps must be a positive integer, not 0"),
-        ({"price_per_hour": True}, "price_per_hour must be a positive number, not True"),
+        ({"num_steps": 0}, "num_steps must be an int of at least 1, not 0"),
+        ({"price_per_hour": True}, "price_per_hour must be a number above 0, not True"),
         ({"price_per_hour": 1}, "price_per_hour = 1 needs hardware"),
     ):
         with pytest.raises(mi.ConfigError, match=message):

@@ -286,10 +286,13 @@ def test_a_folder_without_lists_is_evaluated_as_a_whole(evaluate, tmp_path):
     ("options", "text"),
     [
         ({"flips": ("x",)}, "flips = ('x',): not axes of the images. Fix: list each of height, width at most once"),
-        ({"scales": (0,)}, "scales must be a tuple, each item a number above 0 and of at most 100, not (0,)."),
+        (
+            {"scales": (0,)},
+            "scales must be a tuple in which each element is a number above 0 and at most 100",
+        ),
         (
             {"spacing": "1,1,1"},
-            "spacing = '1,1,1' has no effect on photos: it is a setting of volumes. Fix: leave spac",
+            "spacing = '1,1,1' has no effect on photos: it is a setting of volumes. Fix: leave it out",
         ),
         ({"split": "vla"}, "has no split 'vla'. Did you mean 'val'? Fix: choose one of train, val."),
         ({"resolution": "x:8,y:8"}, "resolution 'x:8,y:8': needs a positive size for height and width."),

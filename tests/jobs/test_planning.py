@@ -289,5 +289,5 @@ def test_more_devices_than_voxels_are_refused():
 
 @pytest.mark.parametrize("memory", [0, -1.0, math.nan])
 def test_an_impossible_memory_is_refused(phantoms, memory):
-    with pytest.raises(ConfigError, match=r"memory must be a positive number, not "):
+    with pytest.raises(ConfigError, match=r"memory must be a number above 0, not "):
         mi.jobs.plan(task=build_task, data_dir=phantoms, num_devices=1, hardware="a100", memory=memory)

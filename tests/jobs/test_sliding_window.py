@@ -57,7 +57,7 @@ def test_other_sizes_are_refused(given):
 
 @pytest.mark.parametrize("step", [0, -0.5, 1.01, float("nan"), True, "0.5"])
 def test_other_steps_are_refused(step):
-    text = f"window_step must be a number above 0 and of at most 1, not {step!r}."
+    text = f"window_step must be a number above 0 and at most 1, not {step!r}."
     with pytest.raises(mi.ConfigError, match=re.escape(text)) as error:
         Inference(window_step=step)
     assert error.value.settings == ("window_step",)
@@ -169,7 +169,7 @@ def test_held_out_cases_are_scored_with_windows(folder, tmp_path):
     ("change", "text"),
     [
         ({"sliding_window": 20}, "the sliding window of 20 x 20 x 20 voxels does not fit into the grid of 16 x 16 x"),
-        ({"window_step": 2.0}, "window_step must be a number above 0 and of at most 1, not 2.0."),
+        ({"window_step": 2.0}, "window_step must be a number above 0 and at most 1, not 2.0."),
     ],
 )
 def test_cross_validate_checks_the_window_before_it_trains(folder, tmp_path, change, text):

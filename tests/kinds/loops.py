@@ -7,7 +7,7 @@ from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.batches import batch_network
 from mtf_imaging.kinds.loop import evaluate_images, follow, predict_images
-from mtf_imaging.kinds.objects.infer import predict_batch
+from mtf_imaging.kinds.objects.infer import ObjectInference
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.settings.inference import EvaluateSettings
 
@@ -39,8 +39,8 @@ def predict(images, input_path, output_path, network, progress=False, overwrite=
 
 
 def detect_one(pixels, network, *options, **more):
-    """Returns the detections in one image; the options are those of `predict_batch`."""
-    return predict_batch([pixels], batch_network(network), *options, **more)[0]
+    """Returns the detections in one image; the options are the arguments of `ObjectInference`."""
+    return ObjectInference(*options, **more).predict([pixels], batch_network(network))[0]
 
 
 def evaluate(images, input_dir, output_dir, network, cases=None, provenance=None, **settings):

@@ -13,7 +13,7 @@ from tests.kinds.coco_folder import make_annotation, make_fields, write_annotati
     [
         ("[" * 100_000, "nested too deeply"),
         ('{"classes": {"road": [0, 0, 0], "road": [1, 1, 1]}}', "'road' occurs twice"),
-        ('{"classes": ["a\\nb"]}', "no control characters"),
+        ('{"classes": ["a\\nb"]}', "with control characters"),
         ('{"classes": ["a"], "ignore_label": ' + "9" * 5000 + "}", "Exceeds the limit"),
     ],
 )

@@ -191,12 +191,12 @@ def change(path, value):
     ("break_it", "message"),
     [
         (change("categories", None), "has no list with the key 'categories'. Fix: write an object with the lists"),
-        (change("categories", []), "at least one category is needed"),
-        (change("categories.1.name", " "), "the category (3, ' ') is not a pair of an integer and a name"),
+        (change("categories", []), "ObjectDescription.categories = (): it must be a tuple"),
+        (change("categories.1.name", " "), "a category has a name without characters"),
         (change("categories.1.name", 1), "categories[1] (id 3) has the name 1, not a text. Fix: correct the file"),
         (
             change("categories.1.name", "cup"),
-            "two categories have the name 'cup'. Fix: give each category its own name",
+            "two categories have the name 'cup'. Fix: correct the categories",
         ),
         (change("categories.1.id", 1), "categories[1] (id 1) has the id 1, not a unique integer"),
         (change("images.2.id", 11), "images[2] (id 11) has the id 11, not a unique integer"),
@@ -305,14 +305,17 @@ def test_descriptions_as_json():
         ({}, "run.json: has no list with the key 'categories'"),
         (
             {"categories": [[1, "a"]], "scaling": "image"},
-            "run.json: scaling 'image' is not known. Did you mean 'imagenet'",
+            "scaling = 'image': it must be one of 'unit', 'mean', 'imagenet'. Fix",
         ),
         (
             {"categories": [[1, "a"]], "scalings": 1},
             "run.json: the key 'scalings' is not known. Did you mean 'scaling'",
         ),
         ({"categories": [[1, "a"], [1, "b"]]}, "run.json: two categories have the ID 1"),
-        ({"categories": [["a", 1]]}, "run.json: the category ('a', 1) is not a pair of an integer and a name"),
+        (
+            {"categories": [["a", 1]]},
+            "categories = (('a', 1),): it must be a tuple in which each element is a tuple of an int",
+        ),
     ],
 )
 def test_wrong_descriptions_are_refused(fields, message):

@@ -192,7 +192,7 @@ def test_the_command_writes_objects(tmp_path, monkeypatch, capsys):
     ("argument", "message"),
     [
         ("--format=lits", "--format=lits: --kind=objects always writes the layout of COCO. Fix: leave out --format."),
-        ("--num_cases=0", "--num_cases must be a positive integer, not 0."),
+        ("--num_cases=0", "--num_cases must be an int of at least 1, not 0."),
     ],
 )
 def test_flags_that_do_not_fit_objects(tmp_path, capsys, argument, message):

@@ -8,6 +8,7 @@ import pytest
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.objects.output import detections_json, write_image_list
 from mtf_imaging.kinds.objects.pictures import category_rgb, comparison, draw, drawn_detections, drawn_objects
+from mtf_imaging.kinds.objects.reading.images import Seen
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from tests.kinds.loops import detect_one
 from tests.kinds.object_scenes import TWO, detect, make_image, make_object
@@ -113,11 +114,11 @@ def test_pictures_show_boxes_masks_and_names():
     np.testing.assert_array_equal(drawn[40, 20], np.rint(0.55 * 128 + 0.45 * orange))
     assert (drawn[30:50, 45:] == 128).all(), "the detection with the lower score is not drawn"
     assert (drawn[:24, 5:20] == orange).any(), "the name is above the box"
-    pair = comparison(pixels, image, detections, TWO, 0.5, max_side=80)
+    pair = comparison(Seen(pixels, image, detections), TWO, 0.5, max_side=80)
     np.testing.assert_array_equal(pair[:, 88:], drawn)
     assert pair.shape == (60, 168, 3)
-    assert comparison(pixels, image, detections, TWO, max_side=250).shape == (180, 488, 3)
-    assert comparison(pixels, image, detections, TWO, max_side=40).shape == (30, 88, 3)
+    assert comparison(Seen(pixels, image, detections), TWO, max_side=250).shape == (180, 488, 3)
+    assert comparison(Seen(pixels, image, detections), TWO, max_side=40).shape == (30, 88, 3)
 
 
 def test_crowd_regions_are_dashed():

@@ -5,9 +5,10 @@ import pytest
 import tensorflow as tf
 
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.objects.infer import input_size, predict_batch
+from mtf_imaging.kinds.objects.infer import ObjectInference
 from mtf_imaging.kinds.objects.merging import Candidates, merge
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
+from mtf_imaging.kinds.output import scaled_size
 from tests.kinds.loops import detect_one
 from tests.kinds.object_scenes import TWO
 from tests.kinds.test_objects_orientation import box_of, scene
@@ -78,7 +79,7 @@ def test_every_run_finds_the_object_at_its_place(scales, flips):
     for chosen in range(number):
         calls, scores = [], iter([0.75 if run == chosen else 0.0 for run in range(number)])
         found = detect_one(pixels, detector(calls, scores), TWO, SIZE, scales=scales, flips=flips)
-        sizes = [input_size(SIZE, scale) for scale in scales]
+        sizes = [scaled_size(SIZE, scale) for scale in scales]
         assert calls == [size for size in sizes for _ in range(2 ** len(flips))]
         assert (found.scores.tolist(), found.classes.tolist()) == ([0.75], [1])
         np.testing.assert_allclose(found.boxes, [box_of(mask)], atol=1)
@@ -121,7 +122,7 @@ def test_images_of_a_batch_are_independent():
         calls.append(stacked.shape)
         return [network(image) for image in stacked]
 
-    found = predict_batch(images, batch, TWO, SIZE, **options)
+    found = ObjectInference(TWO, SIZE, **options).predict(images, batch)
     assert calls == [(3, 20, 28, 3)] * 2 + [(3, 40, 56, 3)] * 2
     for own, image in zip(found, images, strict=True):
         alone = detect_one(image, network, TWO, SIZE, **options)
@@ -138,4 +139,4 @@ def test_errors_name_the_image_of_a_batch():
 
     pixels, _ = scene()
     with pytest.raises(DataError, match=r"^b\.png: the network returned NaN or infinity in boxes\. Fix: lower"):
-        predict_batch([pixels] * 2, batch, TWO, SIZE, files=["a.png", "b.png"])
+        ObjectInference(TWO, SIZE).predict([pixels] * 2, batch, ["a.png", "b.png"])

@@ -9,6 +9,7 @@ from mtf_imaging.evaluation.report.tables import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.output import write_object_scores
+from mtf_imaging.kinds.objects.reading.images import Seen
 from mtf_imaging.kinds.objects.report import page as object_page
 from mtf_imaging.kinds.objects.report.layers import make_object_layers
 from mtf_imaging.kinds.objects.scoring.coco import MEASURES
@@ -40,7 +41,7 @@ def write(folder, scenes=SCENES, masks=True, progress=False):
     scores = score_images(images, detections, THREE)
     layers = {
         images[n].key: make_object_layers(
-            PIXELS, images[n], detections[n], scores.matches[n], scores.counted_from, THREE
+            Seen(PIXELS, images[n], detections[n]), scores.matches[n], scores.counted_from, THREE
         )
         for n in object_page.pictured(scores)
     }
@@ -154,7 +155,9 @@ def test_large_images_are_stored_smaller():
     image = make_image("a", 1, [make_object(0, (90, 160, 180, 320))], size=(900, 1600))
     detections = detect(masks=True)
     scores = score_images([image], [detections], THREE)
-    layers = make_object_layers(np.zeros((900, 1600, 3), np.uint8), image, detections, scores.matches[0], 0.0, THREE)
+    layers = make_object_layers(
+        Seen(np.zeros((900, 1600, 3), np.uint8), image, detections), scores.matches[0], 0.0, THREE
+    )
     assert layers.size == (360, 640)
     (shape,) = layers.objects
     assert shape.box == pytest.approx((36, 64, 72, 128))

@@ -226,7 +226,7 @@ def test_an_invalid_folder_is_reported_before_the_first_batch(folder, tmp_path):
         arguments = {"batch_size": 1, "sizes": (8, 8), "seed": 0, "start_step": 0} | changes
         return (data or Photos(None)).batches(where, **arguments)
 
-    with pytest.raises(DataError, match=r"has no split 'train', because it has no lists"):
+    with pytest.raises(DataError, match=r"has no split 'train'. It has no lists"):
         call(Photos())
     with pytest.raises(DataError, match=r"is not a folder of photos"):
         call(where=tmp_path)

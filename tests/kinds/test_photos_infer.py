@@ -10,9 +10,10 @@ from PIL import Image
 from mtf_imaging.data.pixels.scaling import MEAN
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.kinds.batches import batch_network, batches
+from mtf_imaging.kinds.output import scaled_size
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos, scaled_size
-from mtf_imaging.kinds.photos.pictures import comparison, difference, overlay
+from mtf_imaging.kinds.photos.infer import PhotoInference, most_probable, predict_photos
+from mtf_imaging.kinds.photos.pictures import LabeledPhoto, comparison, difference, overlay
 from mtf_imaging.kinds.photos.reading.label_images import write_label_image
 from mtf_imaging.kinds.photos.resize import resize_bilinear
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
@@ -126,7 +127,7 @@ def test_half_precision_is_averaged_in_float32():
 
 
 def test_wrong_results_of_the_network_are_refused():
-    with pytest.raises(ShapeError, match=r"shape \(8, 10, 3\) for an image of 8 x 10 pixels; 2 classes need"):
+    with pytest.raises(ShapeError, match=r"returned \(8, 10, 3\) for a photo of \(8, 10\), not \(8, 10, 2\)"):
         predict_photo(photo_of(5, 7), lambda image: image)
     with pytest.raises(DataError, match=r"the network returned NaN or infinity\. Fix: lower the learning rate"):
         predict_photo(photo_of(5, 7), lambda image: np.nan * brightness(image))
@@ -257,7 +258,7 @@ def test_an_overlay_mixes_colors_except_at_ignored_pixels():
 def test_a_difference_marks_wrong_pixels_only():
     photo = np.full((1, 3, 3), 100, np.uint8)
     reference, prediction = np.array([[0, 1, 255]], np.uint8), np.array([[0, 0, 0]], np.uint8)
-    right, wrong, ignored = difference(photo, prediction, reference, TWO)[0].astype(int)
+    right, wrong, ignored = difference(LabeledPhoto(photo, prediction, reference), TWO)[0].astype(int)
     assert right.tolist() == [100, 100, 100]
     assert wrong[0] > 200 > 60 > max(wrong[1:])
     assert len(set(ignored)) == 1
@@ -266,7 +267,7 @@ def test_a_difference_marks_wrong_pixels_only():
 def test_a_comparison_shows_four_pictures_of_limited_size():
     photo, labels = photo_of(40, 80), np.zeros((40, 80), np.uint8)
     labels[:, 40:] = 1
-    picture = comparison(photo, labels, labels, TWO, max_side=20)
+    picture = comparison(LabeledPhoto(photo, labels, labels), TWO, max_side=20)
     assert picture.shape == (10, 4 * 20 + 3 * 8, 3)
     np.testing.assert_array_equal(picture[:, 28:48], picture[:, 56:76])  # reference and prediction
 

@@ -11,6 +11,7 @@ from PIL import Image
 from mtf_imaging.evaluation.report.tables import DASH
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.kinds.photos.description import PhotoDescription
+from mtf_imaging.kinds.photos.pictures import LabeledPhoto
 from mtf_imaging.kinds.photos.report.layers import WorstPhotos, make_layers
 from mtf_imaging.kinds.photos.report.page import class_ious, photo_report_html
 from mtf_imaging.kinds.photos.report.tables import class_columns
@@ -52,7 +53,7 @@ def score_all(limit):
     scores, worst = [], WorstPhotos(limit)
     for key, (prediction, reference) in PHOTOS.items():
         scores.append(score_photo(key, prediction, reference, FOUR))
-        worst.add(scores[-1], PHOTO, prediction, reference, FOUR)
+        worst.add(scores[-1], LabeledPhoto(PHOTO, prediction, reference), FOUR)
     return scores, worst.layers
 
 
@@ -84,7 +85,7 @@ def test_the_worst_photo_comes_first_and_links_to_its_pictures(page, metrics):
 def test_only_the_worst_photos_have_pictures(page):
     figures = {section["data-case"]: len(list(section.all("figure"))) for section in page.all("section", class_="case")}
     assert figures == {"city/wrong": 3, ODD: 3, "city/right": 3, "ignored": 0}
-    assert "Only the 3 photos with the lowest mean IoU have pictures." in page.text
+    assert "Only 3 photos, with the lowest mean IoU, have pictures." in page.text
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2, 4, 9])
@@ -93,7 +94,7 @@ def test_the_collection_keeps_the_photos_with_the_lowest_mean_iou(limit):
     assert set(layers) == {*["city/wrong", ODD, "city/right", "ignored"][:limit]}
     page = parse(photo_report_html(score_all(limit)[0], layers, FOUR))
     assert len(list(page.all("figure", data_layer="reference"))) == min(limit, 4)
-    expected = {0: "No pictures are stored.", 1: "Only the photo with the lowest mean IoU has pictures."}
+    expected = {0: "Only 0 photos, with the", 1: "Only 1 photo, with the lowest mean IoU, have pictures."}
     assert expected.get(limit, "") in page.text
 
 
@@ -198,7 +199,7 @@ def test_the_photo_is_stored_once_per_section(page):
 def test_large_photos_are_stored_smaller():
     photo, labels = np.zeros((900, 1600, 3), np.uint8), np.zeros((900, 1600), np.uint8)
     labels[:, 800:] = 3
-    layers = make_layers(photo, labels, labels, FOUR)
+    layers = make_layers(LabeledPhoto(photo, labels, labels), FOUR)
     assert layers.size == (360, 640)
     assert set(layers.layers) == {(who, label) for who in ("reference", "prediction") for label in (0, 3)}
     assert layers.wrong is None

@@ -118,7 +118,7 @@ def test_the_command_writes_scenes(tmp_path, monkeypatch, capsys):
     ("argument", "message"),
     [
         ("--format=lits", "--format=lits: --kind=scenes always writes the folders of PASCAL VOC. Fix: leave out"),
-        ("--num_cases=0", "--num_cases must be a positive integer, not 0."),
+        ("--num_cases=0", "--num_cases must be an int of at least 1, not 0."),
     ],
 )
 def test_flags_that_do_not_fit_scenes(tmp_path, capsys, argument, message):

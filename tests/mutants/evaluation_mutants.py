@@ -199,7 +199,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/kinds/objects/infer.py",
         "tests/kinds/test_objects_merging.py",
-        ("fit(np.flip(pixels, subset), own, description)", "fit(pixels, own, description)"),
+        ("fit(np.flip(pixels, subset), own, self.description)", "fit(pixels, own, self.description)"),
         ("[axis + 1 for axis in axes]", "[axis for axis in axes]"),
         ("flips_rows=0 in axes, flips_columns=1 in axes", "flips_rows=1 in axes, flips_columns=0 in axes"),
     ),

@@ -57,7 +57,6 @@ MUTANTS = [
         "tests/models/test_class_biases.py",
         ("tuple(log - mean for log in logs)", "tuple(logs)"),
         ("math.log(frequency / (1 - frequency))", "math.log(frequency)"),
-        ("len(frequencies) != len(names) or ", ""),
     ),
     *mutants(
         "models/unet3d/task.py",
@@ -65,8 +64,9 @@ MUTANTS = [
         ("sigmoid_biases if self.description.has_regions else softmax_biases", "softmax_biases"),
     ),
     *mutants(
-        "models/unet3d/network.py",
+        "models/tasks.py",
         "tests/models/test_class_biases.py",
+        ("len(frequencies) != self.num_outputs or ", ""),
         ("class_biases=biases) if self.class_biases is None else self", "class_biases=biases)"),
     ),
     *mutants(

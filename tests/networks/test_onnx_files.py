@@ -1,7 +1,6 @@
 """ONNX files: what is refused and how, files of other exporters, and values outside the file."""
 
 import contextlib
-import re
 
 import numpy as np
 import pytest
@@ -246,7 +245,7 @@ def test_external_data_stays_in_the_folder(location, tmp_path):
             entry.value = location
     (folder / "net.onnx").write_bytes(model.SerializeToString())
     text = error_of(folder / "net.onnx", DataError)
-    assert re.search(f"the tensor 'stem.1' is in '{re.escape(location)}', which is not a file in the folder", text)
+    assert "the tensor 'stem.1' cannot be read" in text
 
 
 @pytest.mark.parametrize(

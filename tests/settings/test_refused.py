@@ -56,7 +56,7 @@ def test_a_setting_of_another_kind_is_refused(kind, given, text):
     with pytest.raises(ConfigError) as error:
         check_settings(PredictSettings(**GIVEN, **given), KINDS[kind])
     assert text in str(error.value)
-    assert str(error.value).endswith(f"Fix: leave {next(iter(given))} out.")
+    assert str(error.value).endswith("Fix: leave it out.")
     assert [*error.value.settings] == [*given]
 
 
@@ -84,7 +84,7 @@ def test_a_kind_adds_a_setting_that_the_others_refuse():
     for kind in KINDS.values():
         with pytest.raises(ConfigError, match=f"overlap = 3 has no effect on {kind.title}: it is a setting of tiles"):
             check_taken(own, kind, KINDS_WITH_TILES)
-    with pytest.raises(ConfigError, match="overlap must be an integer of at least 0, not -1"):
+    with pytest.raises(ConfigError, match="overlap must be an int of at least 0, not -1"):
         predict(**GIVEN, overlap=-1)
     with pytest.raises(TypeError, match=r"predict\(\) got an unexpected keyword argument 'overlaps'"):
         predict(**GIVEN, overlaps=3)

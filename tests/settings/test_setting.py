@@ -105,13 +105,13 @@ def test_keyword_arguments_follow_from_the_fields():
     ("values", "message"),
     [
         ({"kind": "steps"}, "kind = 'steps' is not known. Did you mean 'step'? Fix: choose one of linear, step."),
-        ({"steps": ()}, "steps must be a tuple, each item an integer, not ()."),
-        ({"steps": (1, True)}, "steps must be a tuple, each item an integer, not (1, True)."),
-        ({"last": float("nan")}, "last must be a number of at least 0 and of at most 1, not nan."),
-        ({"last": "0.5"}, "last must be a number of at least 0 and of at most 1, not '0.5'."),
-        ({"last": 1.5}, "last must be a number of at least 0 and of at most 1, not 1.5."),
-        ({"first": 0}, "first must be a positive number, not 0."),
-        ({"is_shown": "no"}, "is_shown = 'no' is neither True nor False. Fix: set it to one of these."),
+        ({"steps": ()}, "steps must be a tuple in which each element is an int, not ()."),
+        ({"steps": (1, True)}, "steps must be a tuple in which each element is an int, not (1, True)."),
+        ({"last": float("nan")}, "last must be a number of at least 0 and at most 1, not nan."),
+        ({"last": "0.5"}, "last must be a number of at least 0 and at most 1, not '0.5'."),
+        ({"last": 1.5}, "last must be a number of at least 0 and at most 1, not 1.5."),
+        ({"first": 0}, "first must be a number above 0, not 0."),
+        ({"is_shown": "no"}, "is_shown must be True or False, not 'no'."),
     ],
 )
 def test_values_are_checked(values, message):

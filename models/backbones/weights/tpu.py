@@ -4,7 +4,15 @@ import re
 from collections.abc import Mapping, Sequence
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights.structure import NameTable, Shape, Structure, name_table
+from mtf_imaging.models.backbones.weights.structure import (
+    IMAGENET_VALUES,
+    NO_BASIC_BLOCKS,
+    Format,
+    NameTable,
+    Shape,
+    Structure,
+    name_table,
+)
 
 # Order of the layers, epsilon and momentum: models/official/resnet/resnet_model.py, and for detectors (scope
 # "resnet50/") models/official/detection/modeling/architecture/{resnet,nn_blocks,nn_ops}.py. Image values:
@@ -13,55 +21,29 @@ _KERNEL = re.compile(r"((?:.*/)?)conv2d(?:_(\d+))?/kernel")
 _GAMMA = re.compile(r"((?:.*/)?)batch_normalization(?:_(\d+))?/gamma")
 _CLASSIFIER = {"padding": "fixed", "norm_epsilon": 1e-5, "norm_momentum": 0.9}
 _DETECTOR = {"padding": "fixed", "norm_epsilon": 1e-4, "norm_momentum": 0.997}
-_VALUES = (
-    'These weights expect the image scaling "imagenet": red, green and blue in 0..1 minus the mean of ImageNet, '
-    "divided by its standard deviation."
-)
 _WITH_SHORTCUT, _WITHOUT = (1, 1, 3, 1), (1, 3, 1)  # kernel sizes of a block, in the order of creation
 _KINDS = {_WITH_SHORTCUT: ("shortcut", "conv0", "conv1", "conv2"), _WITHOUT: ("conv0", "conv1", "conv2")}
 
 
-class TPU:
-    """Checkpoints of the classifiers and detectors for TPUs: `conv2d_1/kernel`, `batch_normalization_1/gamma`.
-
-    Attributes:
-      name: the name of the format.
-      title: the source of such checkpoints.
-    """
-
-    name = "tpu"
-    title = "tensorflow/tpu (conv2d_1/kernel, batch_normalization_1/gamma)"
-
-    def matches(self, shapes: Mapping[str, Shape]) -> bool:
-        """Returns whether the variables of a checkpoint, {name: shape}, have the names of this format."""
-        return any(map(_KERNEL.fullmatch, shapes)) and any(map(_GAMMA.fullmatch, shapes))
-
-    def table(self, shapes: Mapping[str, Shape]) -> NameTable:
-        """Returns the table of a checkpoint.
-
-        Args:
-          shapes: the variables of the checkpoint, {name: shape}.
-
-        Raises:
-          CheckpointError: a layer is missing, or the blocks in the checkpoint differ from a `ResNetBackbone`.
-        """
-        by_scope = _numbered(shapes, _KERNEL)
-        scope = max(sorted(by_scope), key=lambda own: len(by_scope[own]))
-        kernels = _in_order(by_scope[scope], "conv2d", "kernel", scope)
-        gammas = _in_order(_numbered(shapes, _GAMMA).get(scope, {}), "batch_normalization", "gamma", scope)
-        if len(kernels) != len(gammas):
-            raise mi.CheckpointError(
-                f"the checkpoint has {len(kernels)} convolutions, the last of them '{kernels[-1]}', but {len(gammas)} "
-                "norms. A ResNet has a norm after each convolution. Fix: use a complete checkpoint of a ResNet."
-            )
-        structure, names = _parse(kernels, shapes)
-        return name_table(
-            structure,
-            dict(zip(names, kernels, strict=True)),
-            {name: f"{gamma.removesuffix('gamma')}{{}}" for name, gamma in zip(names, gammas, strict=True)},
-            _DETECTOR if scope else _CLASSIFIER,
-            (_VALUES,),
+def _table(shapes: Mapping[str, Shape]) -> NameTable:
+    """Returns the table of a checkpoint of a classifier or a detector for TPUs."""
+    by_scope = _numbered(shapes, _KERNEL)
+    scope = max(sorted(by_scope), key=lambda own: len(by_scope[own]))
+    kernels = _in_order(by_scope[scope], "conv2d", "kernel", scope)
+    gammas = _in_order(_numbered(shapes, _GAMMA).get(scope, {}), "batch_normalization", "gamma", scope)
+    if len(kernels) != len(gammas):
+        raise mi.CheckpointError(
+            f"the checkpoint has {len(kernels)} convolutions, the last of them '{kernels[-1]}', but {len(gammas)} "
+            "norms. A ResNet has a norm after each convolution. Fix: use a complete checkpoint of a ResNet."
         )
+    structure, names = _parse(kernels, shapes)
+    return name_table(
+        structure,
+        dict(zip(names, kernels, strict=True)),
+        {name: f"{gamma.removesuffix('gamma')}{{}}" for name, gamma in zip(names, gammas, strict=True)},
+        _DETECTOR if scope else _CLASSIFIER,
+        (IMAGENET_VALUES,),
+    )
 
 
 def _numbered(shapes: Mapping[str, Shape], pattern: re.Pattern) -> dict[str, dict[int, str]]:
@@ -104,9 +86,7 @@ def _parse(kernels: Sequence[str], shapes: Mapping[str, Shape]) -> tuple[Structu
         if kind is None or (kind == _WITHOUT and not blocks):
             raise mi.CheckpointError(
                 f"'{kernels[at]}' {list(shapes[kernels[at]])} does not begin a block of three convolutions with 1 x 1, "
-                "3 x 3 and 1 x 1 kernels, after a 1 x 1 shortcut in the first block of a stage. Networks of blocks of "
-                "two convolutions, such as ResNet-18 and ResNet-34, have a shortcut in their first block here that "
-                "ResNetBackbone lacks. Fix: use a checkpoint of ResNet-50, ResNet-101 or ResNet-152."
+                f"3 x 3 and 1 x 1 kernels, after a 1 x 1 shortcut in the first block of a stage. {NO_BASIC_BLOCKS}"
             )
         if kind == _WITH_SHORTCUT:
             blocks.append(0)
@@ -115,3 +95,6 @@ def _parse(kernels: Sequence[str], shapes: Mapping[str, Shape]) -> tuple[Structu
         at += len(kind)
     *_, channels, filters = shapes[kernels[0]]
     return Structure(tuple(blocks), filters, channels=channels), names
+
+
+TPU = Format("tpu", "tensorflow/tpu (conv2d_1/kernel, batch_normalization_1/gamma)", (_KERNEL, _GAMMA), _table)

@@ -5,15 +5,20 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights import Conversion, NameTable, TFVision
-
-Shape = tuple[int, ...]
+from mtf_imaging.models.backbones.weights.structure import (
+    NORM,
+    Conversion,
+    NameTable,
+    Shape,
+    matching,
+    mean_without_bias,
+)
+from mtf_imaging.models.backbones.weights.tf_vision import tf_vision_table
 
 # github.com/tensorflow/models/tree/master/official/vision: modeling/decoders/fpn.py, modeling/heads/*.py, and the
 # defaults of configs/retinanet.py and configs/maskrcnn.py.
 END = "/.ATTRIBUTES/VARIABLE_VALUE"
 _DECODER = re.compile(rf"(.*?decoder/)layer_with_weights-(\d+)/kernel{END}")
-_NORM = {"scale": "gamma", "offset": "beta", "moving_mean": "moving_mean", "moving_variance": "moving_variance"}
 # tf.train.Checkpoint numbers the layers of the pyramid by their distance from its outputs, so that the order depends on
 # the levels. lateral: 1 x 1, level: 3 x 3. Norms follow, from the finest to the coarsest level.
 _PYRAMIDS = {
@@ -43,7 +48,7 @@ class Table:
 
     Attributes:
       backbone: the table of the backbone.
-      levels: the first and the last level of the pyramid.
+      levels: the levels of the pyramid.
       filters: number of channels of the pyramid.
 
     Raises:
@@ -51,7 +56,7 @@ class Table:
     """
 
     def __init__(self, shapes: Mapping[str, Shape]) -> None:
-        self.backbone = TFVision().table(shapes)
+        self.backbone = tf_vision_table(shapes)
         self._names, self._shapes = dict(self.backbone.names), dict(self.backbone.shapes)
         self._conversions = dict(self.backbone.conversions)
         self._checkpoint = shapes
@@ -98,28 +103,25 @@ class Table:
           size: number of channels.
           bias: the bias of the previous layer, which has no bias in this package. It is subtracted from the mean.
         """
-        for ours, theirs in _NORM.items():
+        for ours, theirs in NORM.items():
             self.copy(f"{own}/{ours}", f"{name}/{theirs}", (size,))
         if bias:
             mean = f"{own}/moving_mean"
-            source = {self._names.pop(mean): (size,), f"{bias}{END}": (size,)}
-            self._conversions[mean] = Conversion(source, lambda value, bias: value - bias)
+            self._conversions[mean] = mean_without_bias(self._names.pop(mean), f"{bias}{END}", size)
 
     def finish(
-        self,
-        title: str,
-        norm: Mapping[str, float],
-        settings: Mapping[str, object],
-        notes: tuple[str, ...] = (),
+        self, title: str, owner: str, norm: Mapping[str, float], settings: Mapping[str, object], notes: tuple[str, ...]
     ) -> NameTable:
         """Returns the table.
 
         Args:
           title: the name of the detector, which precedes the name of the backbone.
+          owner: the class of the detector in gin files.
           norm: the momentum and the epsilon of all norms.
-          settings: the settings of the network around the backbone.
+          settings: the settings of the detector, in addition to those of its norms and of its pyramid.
           notes: the notes, in addition to the backbone's notes.
         """
+        pyramid = {"filters": self.filters, "min_level": self.levels[0], "max_level": self.levels[-1]}
         return NameTable(
             f"{title} with {self.backbone.title}",
             self._names,
@@ -127,11 +129,11 @@ class Table:
             {**self.backbone.settings, **norm},
             (*self.backbone.notes, *notes),
             self._conversions,
-            dict(settings),
+            {f"{owner}.{name}": value for name, value in {**settings, **pyramid, **norm}.items()},
         )
 
-    def _add_pyramid(self) -> tuple[tuple[int, int], int]:
-        matches = [match for name in self._checkpoint if (match := _DECODER.fullmatch(name))]
+    def _add_pyramid(self) -> tuple[range, int]:
+        matches = matching(_DECODER, self._checkpoint)
         if not matches:
             raise mi.CheckpointError(
                 "there is no feature pyramid 'decoder/layer_with_weights-0'. Fix: use a checkpoint with an FPN, or "
@@ -146,20 +148,17 @@ class Table:
             known = " and ".join(f"{low} to {high}" for low, high in _PYRAMIDS)
             raise mi.CheckpointError(
                 f"the feature pyramid '{prefix}' has {laterals} 1 x 1 and {len(kernels) - laterals} 3 x 3 "
-                f"convolutions. Only pyramids of the levels {known} are supported. "
-                "Fix: import the backbone only, as tf_vision."
+                f"convolutions. Only pyramids of the levels {known} are supported. Fix: import the backbone only, as "
+                "tf_vision."
             )
         filters = kernels[0][-1]
         names = _PYRAMIDS[levels]
         for number, own in enumerate(names):
-            name = f"{prefix}layer_with_weights-{number}"
-            level = int(own[-1])
-            inputs = filters
+            size, inputs = 3, filters
             if own.startswith("lateral"):
-                stage = f"resnet/stage{level - 2}/block0/conv2/filter"
-                inputs = self.backbone.shapes[stage][-1]
-            size = 1 if own.startswith("lateral") else 3
-            self.conv(f"fpn/{own}", name, (size, size, inputs, filters))
-        for number, level in enumerate(range(levels[0], levels[1] + 1), len(names)):
+                size, inputs = 1, self.backbone.shapes[f"resnet/stage{int(own[-1]) - 2}/block0/conv2/filter"][-1]
+            self.conv(f"fpn/{own}", f"{prefix}layer_with_weights-{number}", (size, size, inputs, filters))
+        all_levels = range(levels[0], levels[1] + 1)
+        for number, level in enumerate(all_levels, len(names)):
             self.norm(f"fpn/level{level}_norm", f"{prefix}layer_with_weights-{number}", filters)
-        return levels, filters
+        return all_levels, filters

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights import NameTable
-from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Shape, Table, kept_classes
+from mtf_imaging.models.backbones.weights.structure import Format, NameTable, Shape
+from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Table, kept_classes
 
 # Layers: modeling/heads/dense_prediction_heads.py (RPNHead) and modeling/heads/instance_heads.py. Momentum and epsilon:
 # maskrcnn_resnetfpn_coco in configs/maskrcnn.py. Layers before a norm have a bias there.
@@ -19,46 +19,21 @@ _COORDS = 4
 _UPSAMPLE = 2
 
 
-class TFVisionMaskRCNN:
-    """Checkpoints of Mask R-CNN with a ResNet and an FPN: `rpn_head/_convs/0`, `detection_head/0/_fcs/0`, `mask_head`.
-
-    Attributes:
-      name: the name of the format.
-      title: the source of such checkpoints.
-    """
-
-    name = "tf_vision_mask_rcnn"
-    title = "Mask R-CNN of tensorflow/models, official/vision (detection_head/0/_fcs/0/kernel)"
-
-    def matches(self, shapes: Mapping[str, Shape]) -> bool:
-        """Returns whether the variables of a checkpoint, {name: shape}, have the names of this format."""
-        return any(map(_BOX.fullmatch, shapes))
-
-    def table(self, shapes: Mapping[str, Shape]) -> NameTable:
-        """Returns the table of a checkpoint.
-
-        Args:
-          shapes: the variables of the checkpoint, {name: shape}.
-
-        Raises:
-          CheckpointError: the checkpoint lacks a head or has several box heads, or its backbone or pyramid differs from
-              `MaskRCNN`.
-        """
-        rpn, box, mask = (_prefix(name, shapes) for name in _HEADS)
-        table = Table(shapes)
-        anchors = _add_rpn(table, rpn)
-        network = {"filters": table.filters, "min_level": table.levels[0], "max_level": table.levels[1], **_NORM}
-        network |= {"norm": True, "rpn_filters": table.shape(f"{rpn}_convs/0/kernel")[-1]}
-        network |= _add_box_head(table, box) | _add_mask_head(table, mask)
-        if anchors != 3:
-            raise mi.CheckpointError(
-                f"'{rpn}_classifier' has {anchors} anchors in each cell, but MaskRCNN has 3 by default. "
-                "Fix: use a checkpoint with one scale and three ratios."
-            )
-        settings = {f"detection.MaskRCNN.{name}": value for name, value in network.items()}
-        classes = table.shape(f"{box}_classifier/bias")[0]
-        notes = (COCO_NOTE,) if len(kept_classes(classes)) < classes else ()
-        return table.finish("Mask R-CNN", _NORM, settings, notes)
+def _table(shapes: Mapping[str, Shape]) -> NameTable:
+    """Returns the table of a checkpoint of Mask R-CNN with a ResNet and an FPN."""
+    rpn, box, mask = (_prefix(name, shapes) for name in _HEADS)
+    table = Table(shapes)
+    anchors = _add_rpn(table, rpn)
+    network = {"norm": True, "rpn_filters": table.shape(f"{rpn}_convs/0/kernel")[-1]}
+    network |= _add_box_head(table, box) | _add_mask_head(table, mask)
+    if anchors != 3:
+        raise mi.CheckpointError(
+            f"'{rpn}_classifier' has {anchors} anchors in each cell, but MaskRCNN has 3 by default. "
+            "Fix: use a checkpoint with one scale and three ratios."
+        )
+    classes = table.shape(f"{box}_classifier/bias")[0]
+    notes = (COCO_NOTE,) if len(kept_classes(classes)) < classes else ()
+    return table.finish("Mask R-CNN", "detection.MaskRCNN", _NORM, network, notes)
 
 
 def _prefix(layer: str, shapes: Mapping[str, Shape]) -> str:
@@ -81,7 +56,7 @@ def _add_rpn(table: Table, head: str) -> int:
             "Fix: use a checkpoint with num_convs = 1, or import the backbone only, as tf_vision."
         )
     table.copy("rpn/conv/filter", f"{head}_convs/0/kernel", (3, 3, table.filters, filters))
-    for number, level in enumerate(range(table.levels[0], table.levels[1] + 1)):
+    for number, level in enumerate(table.levels):
         table.norm(f"rpn/conv/level{level}_norm", f"{head}_norms/{number}/0", filters, f"{head}_convs/0/bias")
     _add_outputs(table, "rpn/scores", f"{head}_classifier", (1, 1, filters, anchors), (anchors,))
     _add_outputs(table, "rpn/boxes", f"{head}_box_regressor", (1, 1, filters, anchors * _COORDS), (anchors, _COORDS))
@@ -153,3 +128,11 @@ def _add_outputs(
     inputs = source[-2:-1]
     table.convert(f"{own}/weights", f"{name}/kernel", source, (*inputs, *shape), lambda value: select(value, inputs))
     table.convert(f"{own}/bias", f"{name}/bias", source[-1:], shape, lambda value: select(value, ()))
+
+
+TF_VISION_MASK_RCNN = Format(
+    "tf_vision_mask_rcnn",
+    "Mask R-CNN of tensorflow/models, official/vision (detection_head/0/_fcs/0/kernel)",
+    (_BOX,),
+    _table,
+)

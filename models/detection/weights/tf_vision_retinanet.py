@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import mtf_imaging as mi
-from mtf_imaging.models.backbones.weights import NameTable
-from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Shape, Table, kept_classes
+from mtf_imaging.models.backbones.weights.structure import Format, NameTable, Shape, matching
+from mtf_imaging.models.detection.weights.tf_vision import COCO_NOTE, END, Table, kept_classes
 
 # Layers: modeling/heads/dense_prediction_heads.py. Momentum and epsilon: the defaults of NormActivation in
 # configs/common.py, which configs/retinanet.py keeps.
@@ -20,65 +20,49 @@ _NOTES = (
 _SUBNETS = {"class_head": "cls", "box_head": "box"}
 
 
-class TFVisionRetinaNet:
-    """Checkpoints of RetinaNet with a ResNet and an FPN: `decoder/layer_with_weights-0`, `head/_cls_convs/0`.
-
-    Attributes:
-      name: the name of the format.
-      title: the source of such checkpoints.
-    """
-
-    name = "tf_vision_retinanet"
-    title = "RetinaNet of tensorflow/models, official/vision (head/_cls_convs/0/kernel)"
-
-    def matches(self, shapes: Mapping[str, Shape]) -> bool:
-        """Returns whether the variables of a checkpoint, {name: shape}, have the names of this format."""
-        return any(map(_HEAD.fullmatch, shapes))
-
-    def table(self, shapes: Mapping[str, Shape]) -> NameTable:
-        """Returns the table of a checkpoint.
-
-        Args:
-          shapes: the variables of the checkpoint, {name: shape}.
-
-        Raises:
-          CheckpointError: the backbone or the pyramid in the checkpoint differs from `RetinaNet`.
-        """
-        head = next(match[1] for name in shapes if (match := _HEAD.fullmatch(name)))
-        table = Table(shapes)
-        convs = table.count(f"{head}_cls_convs/")
-        filters = table.shape(f"{head}_cls_convs/0/kernel")[-1]
-        anchors = table.shape(f"{head}_box_regressor/bias")[0] // _COORDS
-        classes = table.shape(f"{head}_classifier/bias")[0] // anchors
-        if anchors != _ANCHORS:
-            raise mi.CheckpointError(
-                f"'{head}_box_regressor' has {anchors} anchors in each cell, but RetinaNet has {_ANCHORS} by default. "
-                "Fix: use a checkpoint with three scales and three ratios, or import the backbone only, as tf_vision."
-            )
-        for own, name in _SUBNETS.items():
-            for i in range(convs):
-                table.conv(f"{own}/conv{i}", f"{head}_{name}_convs/{i}", (3, 3, filters, filters))
-                for number, level in enumerate(range(table.levels[0], table.levels[1] + 1)):
-                    norm = f"{head}_{name}_norms/{number}/{i}"
-                    table.norm(f"{own}/conv{i}_level{level}_norm", norm, filters)
-        table.conv("box_head/predictions", f"{head}_box_regressor", (3, 3, filters, anchors * _COORDS))
-        kept = kept_classes(classes)[1:]
-        for own, name, outer in (("filter", "kernel", (3, 3, filters)), ("bias", "bias", ())):
-            table.convert(
-                f"class_head/predictions/{own}",
-                f"{head}_classifier/{name}",
-                (*outer, anchors * classes),
-                (*outer, anchors * len(kept)),
-                lambda value: _selected(value, anchors, classes, kept),
-            )
-        network = {"classes": len(kept), "filters": filters, "head_convs": convs, **_NORM}
-        network |= {"min_level": table.levels[0], "max_level": table.levels[1]}
-        settings = {f"detection.RetinaNet.{name}": value for name, value in network.items()}
-        notes = (*_NOTES, COCO_NOTE) if len(kept) < classes - 1 else _NOTES
-        return table.finish("RetinaNet", _NORM, settings, notes)
+def _table(shapes: Mapping[str, Shape]) -> NameTable:
+    """Returns the table of a checkpoint of RetinaNet with a ResNet and an FPN."""
+    head = matching(_HEAD, shapes)[0][1]
+    table = Table(shapes)
+    convs = table.count(f"{head}_cls_convs/")
+    filters = table.shape(f"{head}_cls_convs/0/kernel")[-1]
+    anchors = table.shape(f"{head}_box_regressor/bias")[0] // _COORDS
+    classes = table.shape(f"{head}_classifier/bias")[0] // anchors
+    if anchors != _ANCHORS:
+        raise mi.CheckpointError(
+            f"'{head}_box_regressor' has {anchors} anchors in each cell, but RetinaNet has {_ANCHORS} by default. "
+            "Fix: use a checkpoint with three scales and three ratios, or import the backbone only, as tf_vision."
+        )
+    for own, name in _SUBNETS.items():
+        for i in range(convs):
+            table.conv(f"{own}/conv{i}", f"{head}_{name}_convs/{i}", (3, 3, filters, filters))
+            for number, level in enumerate(table.levels):
+                norm = f"{head}_{name}_norms/{number}/{i}"
+                table.norm(f"{own}/conv{i}_level{level}_norm", norm, filters)
+    table.conv("box_head/predictions", f"{head}_box_regressor", (3, 3, filters, anchors * _COORDS))
+    kept = kept_classes(classes)[1:]
+    for own, name, outer in (("filter", "kernel", (3, 3, filters)), ("bias", "bias", ())):
+        table.convert(
+            f"class_head/predictions/{own}",
+            f"{head}_classifier/{name}",
+            (*outer, anchors * classes),
+            (*outer, anchors * len(kept)),
+            lambda value: _selected(value, anchors, classes, kept),
+        )
+    network = {"classes": len(kept), "head_convs": convs}
+    notes = (*_NOTES, COCO_NOTE) if len(kept) < classes - 1 else _NOTES
+    return table.finish("RetinaNet", "detection.RetinaNet", _NORM, network, notes)
 
 
 def _selected(value: Any, anchors: int, classes: int, kept: list[int]) -> Any:
     """Selects the classes of each anchor along the last axis."""
     outer = value.shape[:-1]
     return value.reshape(*outer, anchors, classes)[..., kept].reshape(*outer, anchors * len(kept))
+
+
+TF_VISION_RETINANET = Format(
+    "tf_vision_retinanet",
+    "RetinaNet of tensorflow/models, official/vision (head/_cls_convs/0/kernel)",
+    (_HEAD,),
+    _table,
+)

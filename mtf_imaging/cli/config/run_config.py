@@ -39,9 +39,9 @@ def check_task(config: str | Path) -> None:
     task = gin.query_parameter("job.task")
     if task != gin.config.ConfigurableReference(saved[-1], True):
         raise ConfigError(
-            f"{config.parent}: this run was trained with job.task = @{saved[-1]}(), but job.task is now {task}. "
-            "Fix: give another --model_dir or the job of the run; if both tasks build the same network, write the new "
-            f"job.task into {config.name}."
+            f"{config.parent}: this run was trained with job.task = @{saved[-1]}(), but job.task is now {task}. Fix: "
+            "give another --model_dir or the job of the run; if the network is the same, change job.task in "
+            f"{config.name}."
         )
 
 
@@ -62,8 +62,7 @@ def check_same_network(runs: Sequence[Path]) -> None:
             if own != other:
                 raise ConfigError(
                     f"{run}: was trained with {name} = {own!r}, but {first} with {other!r}, so they are different "
-                    "networks. Fix: average only runs of one network, such as the folds of one cross_validate; remove "
-                    "the folders of the others."
+                    "networks. Fix: average only runs of one network; remove the folders of the others."
                 )
 
 

@@ -35,7 +35,6 @@ def check_address_space(name: str) -> None:
     if limit != resource.RLIM_INFINITY and limit < needed:
         raise OutOfMemoryError(
             f"out of memory: ulimit -v limits this process to {limit // _MEBIBYTE:,} MiB of address space, but {name} "
-            f"on {counted(cores, 'core')} needs about {needed // _MEBIBYTE:,} MiB, of which most stays unused. "
-            f"Fix: raise the limit with ulimit -v {needed // 1024} or more, or remove it with ulimit -v unlimited; "
-            "fewer cores, for instance with taskset, need less."
+            f"on {counted(cores, 'core')} needs about {needed // _MEBIBYTE:,} MiB, of which most stays unused. Fix: "
+            f"raise the limit with ulimit -v {needed // 1024} or more, or use fewer cores, for instance with taskset."
         )

@@ -4,7 +4,7 @@ import signal
 import sys
 import threading
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, NoReturn, Self
 
 from mtf_imaging.engine.processes.leaving import SAME_REQUEST, leave, say
@@ -45,16 +45,13 @@ class Interrupts:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._is_over = True
         if self._before is not None and not self._stays:
             signal.signal(signal.SIGINT, self._before)
             sys.unraisablehook = self._hook
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        del frame
         is_first, self._first = self._first is None, self._first or time.monotonic()
         if is_first and not self._is_over:
             raise KeyboardInterrupt

@@ -3,14 +3,12 @@
 Every draw depends only on (seed, sample number), so a resumed run draws the same numbers as an uninterrupted run.
 """
 
-import math
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation import checks
 from mtf_imaging.data.augmentation.corruption import corrupt, sampled_voxels
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.augmentation.intensity import apply_gamma, shift_classes
@@ -19,40 +17,21 @@ from mtf_imaging.data.augmentation.mirror import draw_mirrored
 from mtf_imaging.data.augmentation.moves import Moves
 from mtf_imaging.data.augmentation.noise import add_noise
 from mtf_imaging.data.augmentation.normals import normal_values
-from mtf_imaging.data.augmentation.regions import bounds_of, check_region, shape_of
+from mtf_imaging.data.augmentation.regions import bounds_of, check_region, shape_of, static_sizes
 from mtf_imaging.data.augmentation.rounding import add
 from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.intensities.schemes import WINDOW
 from mtf_imaging.data.intensities.value_ranges import WINDOWED, ValueRanges
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, whole_region
-from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.errors import ConfigError
+from mtf_imaging.parameters import check_parameters, parameter
 
 # Largest displacement of control points, as a fraction of the distance between them, for which a three-dimensional
 # B-spline does not fold (Choi and Lee 2000, "Injectivity conditions of 2D and 3D uniform cubic B-spline functions").
 _NO_FOLD = 0.4
-_POSITIVE = (checks.is_number, "a number of at least 0")
-_SHARE = (lambda value: checks.is_number(value, high=1.0), "a number from 0 to 1")
-# {field: (whether a value is valid, its form in words)}
-_FORMS: dict[str, tuple[Callable[[Any], bool], str]] = {
-    "flips": (lambda value: {*value} <= {*AXIS_NAMES}, f"names of the axes {', '.join(AXIS_NAMES)}"),
-    **dict.fromkeys(("half_turn", "warp", "multiscale_noise_probability", "corruption", "lesions"), _SHARE),
-    **dict.fromkeys(("contrast", "translation", "class_shift"), _SHARE),
-    **dict.fromkeys(("zoom", "gamma", "brightness", "noise", "multiscale_noise", "elastic"), _POSITIVE),
-    **dict.fromkeys(("class_shift_sd", "corruption_sd"), _POSITIVE),
-    "rotation": (
-        lambda value: all(checks.is_number(angle, high=180.0) for angle in _angles(value)) and len(_angles(value)) == 3,
-        "an angle from 0 to 180, or three, for example (0, 0, 15)",
-    ),
-    "elastic_points": (lambda value: checks.is_count(value, 4), "an integer of at least 4"),
-    "multiscale_noise_scales": (
-        lambda value: isinstance(value, tuple | list) and bool(value) and all(map(checks.is_count, value)),
-        "positive integers, for example (1, 4)",
-    ),
-    "lesion_count": (checks.is_count, "an integer of at least 1"),
-    "lesion_diameter": (lambda value: checks.is_range(value, 1.0, math.inf), "a range of numbers of at least 1"),
-    "lesion_contrast": (lambda value: checks.is_range(value, 0.0, 1.0), "a range of numbers from 0 to 1"),
-}
+_positive = functools.partial(parameter, least=0)
+_share = functools.partial(parameter, least=0, most=1)
 # Options that use the labels of the liver and its lesions.
 _OF_LITS = ("lesions", "class_shift", "class_shift_sd", "corruption", "corruption_sd")
 
@@ -98,35 +77,40 @@ class Augmentation:
       multiscale_noise_probability: probability that a sample gets this noise.
     """
 
-    flips: tuple[str, ...] = ()
-    brightness: float = 0.0
-    contrast: float = 0.0
-    noise: float = 0.0
-    half_turn: float = 0.0
-    warp: float = 1.0
-    rotation: float | tuple[float, float, float] = 0.0
-    zoom: float = 0.0
-    translation: float = 0.0
-    elastic: float = 0.0
-    elastic_points: int = 7
-    class_shift: float = 0.0
-    class_shift_sd: float = 0.0
-    gamma: float = 0.0
-    multiscale_noise: float = 0.0
+    flips: tuple[str, ...] = parameter((), choices=tuple(AXIS_NAMES), can_be_empty=True)
+    brightness: float = _positive(0.0)
+    contrast: float = _share(0.0)
+    noise: float = _positive(0.0)
+    half_turn: float = _share(0.0)
+    warp: float = _share(1.0)
+    rotation: float | tuple[float, float, float] = parameter(0.0, least=0, most=180)
+    zoom: float = _positive(0.0)
+    translation: float = _share(0.0)
+    elastic: float = _positive(0.0)
+    elastic_points: int = parameter(7, least=4)
+    class_shift: float = _share(0.0)
+    class_shift_sd: float = _positive(0.0)
+    gamma: float = _positive(0.0)
+    multiscale_noise: float = _positive(0.0)
     multiscale_noise_scales: tuple[int, ...] = (1, 4)
-    multiscale_noise_probability: float = 1.0
-    corruption: float = 0.0
-    corruption_sd: float = 0.0
-    lesions: float = 0.0
+    multiscale_noise_probability: float = _share(1.0)
+    corruption: float = _share(0.0)
+    corruption_sd: float = _positive(0.0)
+    lesions: float = _share(0.0)
     lesion_count: int = 3
-    lesion_diameter: tuple[float, float] = (4.0, 16.0)
-    lesion_contrast: tuple[float, float] = (0.03, 0.08)
+    lesion_diameter: tuple[float, float] = parameter((4.0, 16.0), least=1)
+    lesion_contrast: tuple[float, float] = _share((0.03, 0.08))
 
     def __post_init__(self) -> None:
-        checks.check_fields(self, _FORMS)
+        check_parameters(self)
+        for name in ("lesion_diameter", "lesion_contrast"):
+            low, high = getattr(self, name)
+            if low > high:
+                raise ConfigError(f"Augmentation.{name} = {(low, high)}: is not ascending. Fix: exchange the numbers.")
+
         widest = _NO_FOLD / (self.elastic_points - 3) / 2  # draws are clipped to two standard deviations
         if self.elastic > widest:
-            raise DataError(
+            raise ConfigError(
                 f"Augmentation.elastic {self.elastic}: with {self.elastic_points} control points along each axis the "
                 f"volume could fold over. Fix: set elastic to at most {widest:.3g}, or use fewer elastic_points."
             )
@@ -197,7 +181,7 @@ class Augmentation:
         Returns:
           (image, labels) with the same shapes; the values of the image are within their bounds.
         """
-        sizes = checks.known_sizes(image)
+        sizes = static_sizes(image)
         region = whole_region(sizes)
         source = bounds_of(region)
         return self.in_region(image, labels, seed, sample, region=region, source=source, sizes=sizes, ranges=ranges)

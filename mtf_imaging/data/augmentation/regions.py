@@ -9,6 +9,17 @@ from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.errors import DataError
 
 
+def static_sizes(image: object) -> Grid:
+    """Returns the sizes x, y, z of Tensor[x, y, z, channels]; raises DataError if its shape is not static."""
+    if image.shape.rank != 4 or not image.shape.is_fully_defined():
+        raise DataError(
+            f"Augmentation: an image of shape {image.shape} does not have static sizes of x, y, z and channels. "
+            "Fix: call image.set_shape([x, y, z, channels])."
+        )
+    x, y, z, _ = image.shape
+    return x, y, z
+
+
 def check_region(region: Sequence[slice], sizes: Grid) -> Region:
     """Returns `region` with explicit bounds.
 

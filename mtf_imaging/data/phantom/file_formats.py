@@ -12,6 +12,10 @@ from mtf_imaging.data.description.description_fields import as_fields
 
 LITS_FILES, NNUNET, DECATHLON = "lits", "nnunet", "decathlon"
 FILE_FORMATS = (LITS_FILES, NNUNET, DECATHLON)
+PATTERNS = {  # of the files of cases
+    LITS_FILES: ("volume-*.nii*", "segmentation-*.nii*"),
+    **dict.fromkeys((NNUNET, DECATHLON), ("imagesTr/*.nii*", "labelsTr/*.nii*")),
+}
 
 Image = nibabel.Nifti1Image
 _MARK = b"mtf_imaging phantom"  # the description in the header of each file

@@ -10,7 +10,7 @@ from nibabel import orientations
 from tqdm import tqdm
 
 from mtf_imaging.data.phantom.file_formats import (
-    LITS_FILES,
+    PATTERNS,
     case_files,
     case_key,
     case_paths,
@@ -18,10 +18,9 @@ from mtf_imaging.data.phantom.file_formats import (
     mark,
 )
 from mtf_imaging.data.phantom.kinds import DEFAULT_KIND, KINDS, Kind
-from mtf_imaging.data.pixels.synthetic import write_once
+from mtf_imaging.data.pixels.synthetic import check_other_files, write_once
 from mtf_imaging.errors import DataError
-from mtf_imaging.files.partial import is_partial
-from mtf_imaging.spelling import did_you_mean
+from mtf_imaging.parameters import check_value
 
 # The stored orientation differs between files of real data sets, so phantoms cycle through these codes.
 STORED_AS = ("RAS", "LPS", "LAS", "RAI", "PSR")
@@ -62,13 +61,19 @@ def write_phantom(
     if num_cases < 1:
         raise DataError(f"num_cases {num_cases}: at least 1 case is needed. Fix: set num_cases to 1 or more.")
     painted = _kind(kind)
-    file_format = _file_format(file_format, kind, painted)
+    file_format = file_format or painted.file_formats[0]
+    if file_format not in painted.file_formats:
+        raise DataError(
+            f"file_format '{file_format}' does not store phantoms of kind '{kind}', which have the channels "
+            f"{' and '.join(painted.description.channels)}. Fix: choose {' or '.join(painted.file_formats)}.",
+            ["file_format"],
+        )
     output_dir = Path(output_dir)
     numbers = range(first_case, first_case + num_cases)
     keys = [case_key(file_format, painted.organ, number) for number in numbers]
     num_channels = len(painted.description.channels)
     names = {name for key in keys for name in case_paths(file_format, key, num_channels)}
-    _check_other_files(output_dir, names, file_format, f"{numbers[0]}..{numbers[-1]}")
+    check_other_files(output_dir, PATTERNS[file_format], names, f"cases other than {numbers[0]}..{numbers[-1]}")
     described = description_files(file_format, painted.description, painted.organ, keys)
     for name, data in described.items():
         if (output_dir / name).exists():
@@ -94,39 +99,8 @@ def make_case(seed: int, number: int, kind: str | Kind = DEFAULT_KIND) -> tuple[
 def _kind(name: str | Kind) -> Kind:
     if isinstance(name, Kind):
         return name
-    if name not in KINDS:
-        raise DataError(
-            f"kind '{name}' is not known.{did_you_mean(name, KINDS)} Fix: choose one of {', '.join(KINDS)}.", ["kind"]
-        )
+    check_value("kind", name, str, ["kind"], choices=tuple(KINDS))
     return KINDS[name]
-
-
-def _file_format(name: str | None, kind_name: str | Kind, kind: Kind) -> str:
-    """Checks the file format for a kind; None selects the default."""
-    if name is None:
-        return kind.file_formats[0]
-    if name not in kind.file_formats:
-        raise DataError(
-            f"file_format '{name}' does not store phantoms of kind '{kind_name}', which have the channels "
-            f"{' and '.join(kind.description.channels)}.{did_you_mean(name, kind.file_formats)} "
-            f"Fix: choose {' or '.join(kind.file_formats)}.",
-            ["file_format"],
-        )
-    return name
-
-
-def _check_other_files(output_dir: Path, names: set[str], file_format: str, numbers: str) -> None:
-    """Checks that a folder contains no cases other than `names`."""
-    patterns = ("volume-*.nii*", "segmentation-*.nii*")
-    if file_format != LITS_FILES:
-        patterns = ("imagesTr/*.nii*", "labelsTr/*.nii*")
-    paths = [path for pattern in patterns for path in output_dir.glob(pattern) if not is_partial(path)]
-    foreign = sorted({path.relative_to(output_dir).as_posix() for path in paths} - names)
-    if foreign:
-        raise DataError(
-            f"{output_dir}: contains {len(foreign)} file(s) of cases other than {numbers}, such as "
-            f"{foreign[0]}. Fix: write to an empty folder."
-        )
 
 
 def _store(canonical: np.ndarray, spacing: Sequence[float], origin: np.ndarray, codes: str) -> nibabel.Nifti1Image:

@@ -1,64 +1,31 @@
 """Batches of random crops of images with a height and a width, and random changes shared by their data sets."""
 
-import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.checks import check_fields, is_number
 from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.data.elements import elements
-from mtf_imaging.data.pixels.crop_axis import check_size
-from mtf_imaging.data.pixels.scaling import fault_of_scaling
 from mtf_imaging.data.records.pipeline import case_of_sample
-from mtf_imaging.errors import ConfigError, DataError, MtfImagingError
-from mtf_imaging.parameters import check_value
+from mtf_imaging.errors import ConfigError, MtfImagingError
+from mtf_imaging.parameters import check_parameters, check_value
 
 _PREFETCH = 2  # batches to read ahead
 _LARGE = 2**21  # pixels; larger crops are read one at a time and one batch ahead, which saves memory
 
 
-def check_data_set(data_set: object, name: str, images: str, augmentation: type) -> None:
-    """Checks the augmentation, the scaling and the size of a data set, and stores the size as a tuple.
-
-    Args:
-      data_set: the data set.
-      name: the name of its class.
-      images: a noun for its images.
-      augmentation: the class of its augmentation.
+def check_augmentation(augmentation: object, min_scale: float, max_scale: float) -> None:
+    """Checks the parameters of an augmentation.
 
     Raises:
-      ConfigError: one of them is invalid.
+      ConfigError: a parameter is invalid, or `min_scale` is above `max_scale`.
     """
-    if data_set.augmentation is not None and not isinstance(data_set.augmentation, augmentation):
-        article = "an" if augmentation.__name__.startswith("O") else "a"
-        what = f"{name}.augmentation is of the class {type(data_set.augmentation).__name__}"
-        raise ConfigError(f"{what}, which does not change {images}. Fix: use {article} {augmentation.__name__}.")
-    fault = data_set.scaling is not None and fault_of_scaling(data_set.scaling)
-    if fault:
-        raise ConfigError(f"{name}.{fault}")
-    object.__setattr__(data_set, "size", check_size(f"{name}.size", data_set.size))
-
-
-def check_scales(augmentation: object, **lowest: float) -> None:
-    """Checks the bounds of the random scales of an augmentation.
-
-    Args:
-      augmentation: the augmentation.
-      **lowest: the lowest value of each number, including `min_scale` and `max_scale`.
-
-    Raises:
-      DataError: a number is invalid, or the lower bound is above the upper bound.
-    """
-    forms = {
-        name: (functools.partial(is_number, low=low), f"a number of at least {low:g}") for name, low in lowest.items()
-    }
-    check_fields(augmentation, forms)
-    if augmentation.min_scale > augmentation.max_scale:
-        what = f"min_scale {augmentation.min_scale:g} is above max_scale {augmentation.max_scale:g}"
-        raise DataError(f"{type(augmentation).__name__}.{what}. Fix: exchange them.")
+    check_parameters(augmentation)
+    if min_scale > max_scale:
+        name = type(augmentation).__name__
+        raise ConfigError(f"{name}.min_scale {min_scale:g} is above max_scale {max_scale:g}. Fix: exchange them.")
 
 
 def draw_crop(sample, number: int, seed: int, augmentation: object) -> tuple:

@@ -3,15 +3,12 @@
 Each pixel is changed separately, so its color does not depend on the region that a crop reads.
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import tensorflow as tf
 
-from mtf_imaging.data.augmentation.checks import check_fields, is_number
 from mtf_imaging.data.augmentation.draws import Draws
 
-_LARGEST = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.5}
 _MIDDLE = 127.5  # the gray value that contrast does not change
 _GRAY = (0.299, 0.587, 0.114)  # the weights of ITU-R 601, as in Pillow and torchvision
 
@@ -31,19 +28,6 @@ class Colors(NamedTuple):
 
 
 UNCHANGED = Colors()
-
-
-def check_colors(augmentation: object) -> None:
-    """Checks the color ranges of an augmentation.
-
-    Raises:
-      DataError: `brightness`, `contrast` or `saturation` is not in 0..1, or `hue` is not in 0..0.5.
-    """
-    forms = {
-        name: (functools.partial(is_number, high=most), f"a number from 0 to {most:g}")
-        for name, most in _LARGEST.items()
-    }
-    check_fields(augmentation, forms)
 
 
 def draw_colors(sample, seed: int, augmentation: object) -> Colors:

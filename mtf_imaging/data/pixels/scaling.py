@@ -54,13 +54,6 @@ def check_keys(fields: Iterable[str], known: Sequence[str], where: str) -> None:
     """
     for key in fields:
         if key not in known:
-            what = f"the key '{key}' is not known.{did_you_mean(key, known)}"
-            raise DataError(f"{where}: {what} Fix: use only {', '.join(known)}.")
-
-
-def fault_of_scaling(scaling: object) -> str | None:
-    """Returns the fault of a scaling name, or None."""
-    if scaling in SCALINGS:
-        return None
-    hint = did_you_mean(str(scaling), SCALINGS)
-    return f"scaling {scaling!r} is not known.{hint} Fix: choose one of {', '.join(SCALINGS)}."
+            raise DataError(
+                f"{where}: the key '{key}' is not known.{did_you_mean(key, known)} Fix: use only {', '.join(known)}."
+            )

@@ -27,19 +27,19 @@ def check_arguments(number: int, noun: str, size: tuple[int, int], lowest: int) 
         raise DataError(f"{what}. Fix: use, for example, {DEFAULT_SIZE}.")
 
 
-def check_other_files(folder: Path, subfolders: Sequence[str], names: set[str], images: str) -> None:
-    """Checks that subfolders contain no other files.
+def check_other_files(folder: Path, patterns: Sequence[str], names: set[str], images: str) -> None:
+    """Checks that a folder contains no other files.
 
     Args:
       folder: the folder.
-      subfolders: its subfolders.
+      patterns: glob patterns of the files.
       names: the paths of the files, relative to the folder.
       images: a noun for the images, for the message.
 
     Raises:
       DataError: there are other files.
     """
-    paths = [path for name in subfolders for path in (folder / name).glob("*") if not is_partial(path)]
+    paths = [path for pattern in patterns for path in folder.glob(pattern) if not is_partial(path)]
     foreign = sorted({path.relative_to(folder).as_posix() for path in paths} - names)
     if foreign:
         what = f"contains {len(foreign)} file(s) of {images}, such as {foreign[0]}"

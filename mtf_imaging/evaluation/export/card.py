@@ -123,7 +123,6 @@ class ModelCard:
 
 
 def _saved_model_example(signature: Signature, file: str) -> list[str]:
-    del file  # the folder contains all signatures
     arguments = ", ".join(
         f"{field.name}=tf.constant({field.name}, tf.{field.dtype.name})" for field in signature.inputs
     )

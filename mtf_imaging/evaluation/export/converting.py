@@ -5,7 +5,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import tensorflow as tf
@@ -64,16 +64,16 @@ def convert_signatures(signatures: Sequence[Signature], model_format: ModelForma
     """
     convert = {"onnx": _to_onnx, "tflite": _to_tflite}[model_format.name]
     files, refused = {}, {}
-    with building(f"converting the network to {model_format.title}", progress=progress):
+    converting = building(f"converting the network to {model_format.title}", progress=progress)
+    with converting, portable_unless_saved(model_format):
         for one in signatures:
             try:
-                files[f"{one.name}{model_format.ending}"] = _converted(convert, one, model_format)
+                files[f"{one.name}{model_format.ending}"] = convert(one.function())
             except RefusedGraphError as error:
                 if one.name == DEFAULT:
                     raise ConfigError(
                         f"model_format = {model_format.name!r}: {model_format.converter} does not accept this "
-                        f"network: {error}. Fix: use model_format = 'saved_model', or another network; the guide to "
-                        "exports lists what is accepted.",
+                        f"network: {error}. Fix: use model_format = 'saved_model', or another network.",
                         ["model_format"],
                     ) from error
                 refused[one.name] = str(error)
@@ -82,12 +82,6 @@ def convert_signatures(signatures: Sequence[Signature], model_format: ModelForma
                     model_format.converter, one.name, error,
                 )  # fmt: skip
     return Converted(tuple(one for one in signatures if one.name not in refused), files, refused)
-
-
-def _converted(convert: Callable[..., bytes], signature: Signature, model_format: ModelFormat) -> bytes:
-    with portable_unless_saved(model_format):
-        function = signature.function()
-    return convert(function)
 
 
 def _to_onnx(function: tf.types.experimental.ConcreteFunction) -> bytes:

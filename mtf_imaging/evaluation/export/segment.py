@@ -195,7 +195,6 @@ def _check_rules(rules: Sequence[Mapping[str, Any]]) -> None:
 
 def warn_once(message: str, settings: tuple[str, ...] = ()) -> None:
     """Prints a warning. In the program of a model, it replaces the function that logs the warnings of `predict`."""
-    del settings  # names of keyword arguments, which the program does not have
     print(f"segment.py: {message}", file=sys.stderr)
 
 

@@ -69,14 +69,13 @@ class Signature(NamedTuple):
 
     def function(self) -> tf.types.experimental.ConcreteFunction:
         """Returns the function to save."""
-        by_name = {field.name: field for field in self.outputs}
 
         def call(**inputs: tf.Tensor) -> dict[str, tf.Tensor]:
-            results = self.compute(
-                **{field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
-            )
+            arguments = {field.name: _with_checked_shape(field, inputs[field.name]) for field in self.inputs}
+            results = self.compute(**arguments)
             return {
-                name: ensure_shape(tf.cast(results[name], field.dtype), field.shape) for name, field in by_name.items()
+                field.name: ensure_shape(tf.cast(results[field.name], field.dtype), field.shape)
+                for field in self.outputs
             }
 
         specs = {field.name: field.spec for field in self.inputs}

@@ -1,6 +1,7 @@
 """The shared parts of all reports: the page head with style and script, the header and the footer."""
 
-from collections.abc import Mapping
+import base64
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from string import Template
 from typing import Any
@@ -86,3 +87,30 @@ def layered_figure(label: str, who: str, caption: str, size: tuple[int, int], *l
     style = f"aspect-ratio:{size[1]}/{size[0]}"
     frame = tag("div", *layers, class_="frame", role="img", aria_label=label, style=style)
     return tag("figure", frame, tag("figcaption", tag("b", caption)), data_layer=who)
+
+
+def views(picture: bytes, figures: Iterable[Markup]) -> Markup:
+    """Returns figures with a JPEG as their shared background, which the page stores only once."""
+    return tag("div", *figures, class_="views", style=f"background-image:url({data_url('jpeg', picture)})")
+
+
+def data_url(kind: str, content: bytes) -> str:
+    """Returns the address of a picture that the page contains, as PNG or JPEG."""
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def image_section(number: int, title: str, measures: str, notes: Sequence[object], pictures: Markup | str) -> Markup:
+    """Returns the section of an image: its heading, notes and pictures.
+
+    Args:
+      number: the number in the link target `#cN` of the image.
+      title: a noun and the key of the image, such as "Photo city/1".
+      measures: its scores.
+      notes: further facts in a sentence.
+      pictures: its pictures, or "".
+    """
+    head = tag("h3", tag("a", title, href=f"#c{number}"), " ", tag("small", measures))
+    key = title.partition(" ")[2]
+    return tag(
+        "section", head, tag("p", *notes, class_="note"), pictures, id=f"c{number}", data_case=key, class_="case"
+    )

@@ -1,10 +1,9 @@
 """The overlays of a case as HTML: the CT as an image with SVG outlines on top."""
 
-import base64
-
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
 from mtf_imaging.evaluation.report.colors import mask_classes
 from mtf_imaging.evaluation.report.markup import Markup, tag
+from mtf_imaging.evaluation.report.shell import data_url, image_section
 from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.evaluation.volume_report.image_planes import shows_ct
 from mtf_imaging.evaluation.volume_report.overlay import Overlays, View
@@ -27,11 +26,9 @@ def case_section(number: int, score: CaseScore, overlays: Overlays, description:
       description: the meaning of the labels and channels.
     """
     dice = ", ".join(f"{mask} Dice {shown(overlap.dice)}" for mask, overlap in score.overlaps.items())
-    head = tag("h3", tag("a", f"Case {score.key}", href=f"#c{number}"), " ", tag("small", dice))
-    views = views_markup(score.key, overlays, description)
     lesions = (part for text in _lesion_texts(score, description) for part in (text, tag("br")))
-    notes = tag("p", *lesions, f"Slices through {overlays.what}.", class_="note")
-    return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
+    notes = [*lesions, f"Slices through {overlays.what}."]
+    return image_section(number, f"Case {score.key}", dice, notes, views_markup(score.key, overlays, description))
 
 
 def views_markup(key: str, overlays: Overlays, description: Description) -> Markup:
@@ -53,9 +50,8 @@ def _figure(key: str, view: View, description: Description) -> Markup:
     if view.image is None:
         picture = tag("div", class_="gray")
     else:
-        data = base64.b64encode(view.image).decode()
         alt = f"{name} slice of the {'CT' if shows_ct(description) else 'image'} of case {key}"
-        picture = tag("img", src=f"data:image/jpeg;base64,{data}", alt=alt, loading="lazy", decoding="async")
+        picture = tag("img", src=data_url("jpeg", view.image), alt=alt, loading="lazy", decoding="async")
     columns, rows = view.voxels
     classes = mask_classes(description)
     outlines = tag(

@@ -10,16 +10,18 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.pixels.batches import check_data_set, check_scales, crop_batches, draw_crop
-from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, check_colors, draw_colors, jitter_colors
+from mtf_imaging.data.pixels.batches import check_augmentation, crop_batches, draw_crop
+from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, draw_colors, jitter_colors
 from mtf_imaging.data.pixels.crop_axis import check_size, crop_axis
 from mtf_imaging.data.pixels.crops import bilinear, pad_to
-from mtf_imaging.errors import ConfigError, MtfImagingError
-from mtf_imaging.kinds.objects.description import ObjectDescription, is_integer
+from mtf_imaging.data.pixels.scaling import SCALINGS
+from mtf_imaging.errors import MtfImagingError
+from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images, object_description
 from mtf_imaging.kinds.objects.reading.images import read_object_image, upright_image
 from mtf_imaging.kinds.objects.reading.native import fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets, no_targets
+from mtf_imaging.parameters import check_parameters, parameter
 
 
 class ObjectReader:
@@ -114,17 +116,16 @@ class ObjectAugmentation:
       hue: the largest random hue change, as a fraction of the color circle; `RandomPhotometricDistort` uses 0.05.
     """
 
-    min_scale: float = 0.8
-    max_scale: float = 1.2
+    min_scale: float = parameter(0.8, least=0.01)
+    max_scale: float = parameter(1.2, least=0.01)
     flip: bool = True
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
+    brightness: float = parameter(0.0, least=0, most=1)
+    contrast: float = parameter(0.0, least=0, most=1)
+    saturation: float = parameter(0.0, least=0, most=1)
+    hue: float = parameter(0.0, least=0, most=0.5)
 
     def __post_init__(self):
-        check_scales(self, min_scale=0.01, max_scale=0.01)
-        check_colors(self)
+        check_augmentation(self, self.min_scale, self.max_scale)
 
     def draw_scale(self, draws: Draws):
         """Returns the factor of a sample, Tensor[] float32."""
@@ -172,20 +173,14 @@ class Objects:
     split: str | None = "train"
     held_out_split: str | None = "val"
     augmentation: ObjectAugmentation | None = None
-    scaling: str | None = None
+    scaling: str | None = parameter(None, choices=(None, *SCALINGS))
     size: tuple[int, int] = (640, 640)
     max_boxes: int = 100
     masks: bool = False
     mask_size: int = 112
 
     def __post_init__(self):
-        check_data_set(self, "Objects", "objects", ObjectAugmentation)
-        for name in ("max_boxes", "mask_size"):
-            value = getattr(self, name)
-            if not is_integer(value) or value < 1:
-                raise ConfigError(f"Objects.{name} {value!r}: must be a positive integer. Fix: choose one.")
-        if not isinstance(self.masks, bool):
-            raise ConfigError(f"Objects.masks {self.masks!r}: must be True or False. Fix: choose one.")
+        check_parameters(self)
 
     def description(self, data_dir: str | Path) -> ObjectDescription:
         """Returns the categories of the training split, with the scaling of this data set."""

@@ -6,6 +6,7 @@ from typing import Any
 
 from mtf_imaging.errors import DataError
 from mtf_imaging.kinds.demo import Command, Step, Workflow
+from mtf_imaging.plain_text import decimals, text_table
 
 KIND = "objects"
 _BOXES_JOB, _JOB, _ONE = "retinanet_objects", "mask_rcnn_objects", "single"
@@ -72,10 +73,9 @@ class Demo(Workflow):
         rows = {"RetinaNet, boxes": retinanet["boxes"], "Mask R-CNN, boxes": metrics["boxes"]}
         masks = metrics["masks"]
         categories = {f"  {name}": scores for name, scores in masks["categories"].items()}
-        return [
-            f"{'Objects of the held-out images':32}" + "".join(f"{head:>8}" for head in _COLUMNS.values()),
-            *(_row(label, scores) for label, scores in {**rows, "Mask R-CNN, masks": masks, **categories}.items()),
-        ]
+        shown = {**rows, "Mask R-CNN, masks": masks, **categories}
+        cells = [(label, *(decimals(scores[key]) for key in _COLUMNS)) for label, scores in shown.items()]
+        return text_table([("Objects of the held-out images", *_COLUMNS.values()), *cells], (32, 6))
 
     def picture(self, metrics: dict[str, Any]) -> Path:
         return self._evaluation / "pictures" / f"{next(iter(metrics['images']))}.png"
@@ -105,12 +105,6 @@ def _check_splits(folder: Path) -> None:
         for image in find_object_images(folder, name):
             if any(one.segmentation is None for one in image.objects or ()):
                 raise DataError(
-                    f"{image.image}: an object of the split '{name}' has no \"segmentation\". The demo also trains "
-                    "Mask R-CNN, which needs masks. Fix: add them, or train with the job "
-                    f"{_BOXES_JOB} (docs/guides/detection.md)."
+                    f"{image.image}: an object of the split '{name}' has no \"segmentation\", which Mask R-CNN needs. "
+                    f"Fix: add them, or train with the job {_BOXES_JOB} (docs/guides/detection.md)."
                 )
-
-
-def _row(label: str, scores: dict[str, Any]) -> str:
-    values = (scores[key] for key in _COLUMNS)
-    return f"{label:32}" + "".join(f"{'-':>8}" if value is None else f"{value:8.3f}" for value in values)

@@ -1,13 +1,15 @@
 """The categories of an object data set, and the scaling of pixel values."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from mtf_imaging.data.description.differences import Difference, compared
 from mtf_imaging.data.listing.names import is_text
-from mtf_imaging.data.pixels.scaling import IMAGENET, Scaled, check_keys, fault_of_scaling
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.pixels.scaling import IMAGENET, SCALINGS, Scaled, check_keys
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.parameters import check_parameters, parameter
 
 _KEYS = ("categories", "scaling")
 _EXAMPLE = '{"categories": [[1, "person"], [2, "bicycle"]]}'
@@ -24,13 +26,16 @@ class ObjectDescription(Scaled):
         standard deviation.
     """
 
-    categories: tuple[tuple[int, str], ...]
-    scaling: str = IMAGENET
+    categories: tuple[tuple[int, str], ...] = parameter(dataclasses.MISSING, least=-(2**63), most=2**63 - 1)
+    scaling: str = parameter(IMAGENET, choices=SCALINGS)
 
     def __post_init__(self):
-        fault = _fault_of_categories(self.categories) or fault_of_scaling(self.scaling)
-        if fault:
-            raise DataError(fault)
+        check_parameters(self)
+        if not all(name.strip() and is_text(name) for name in self.names):
+            raise ConfigError("a category has a name without characters, or with control characters.")
+        for what, values in (("ID", self.ids), ("name", self.names)):
+            if twice := [value for value in values if values.count(value) > 1]:
+                raise ConfigError(f"two categories have the {what} {twice[0]!r}.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -44,7 +49,7 @@ class ObjectDescription(Scaled):
 
     def to_fields(self) -> dict[str, Any]:
         """Returns the description as JSON values, which `object_description_from_fields` reads."""
-        return {"categories": [list(category) for category in self.categories], "scaling": self.scaling}
+        return dataclasses.asdict(self)
 
 
 def object_description_from_fields(fields: object, where: str) -> ObjectDescription:
@@ -61,11 +66,10 @@ def object_description_from_fields(fields: object, where: str) -> ObjectDescript
     if not isinstance(fields, Mapping) or not isinstance(fields.get("categories"), list | tuple):
         raise DataError(f"{where}: has no list with the key 'categories'. Fix: write {_EXAMPLE}.")
     check_keys(fields, _KEYS, where)
-    categories = tuple(tuple(pair) if isinstance(pair, list) else pair for pair in fields["categories"])
     try:
-        return ObjectDescription(categories, fields.get("scaling", IMAGENET))
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
+        return ObjectDescription(fields["categories"], fields.get("scaling", IMAGENET))
+    except ConfigError as error:
+        raise DataError(f"{where}: {error} Fix: write, for example, {_EXAMPLE}.") from error
 
 
 def category_differences(own: ObjectDescription, expected: ObjectDescription) -> list[Difference]:
@@ -73,25 +77,6 @@ def category_differences(own: ObjectDescription, expected: ObjectDescription) ->
     return compared(
         "categories", *(", ".join(f"{at} {name}" for at, name in one.categories) for one in (own, expected))
     )
-
-
-def _fault_of_categories(categories: object) -> str | None:
-    if not isinstance(categories, tuple) or not categories:
-        return f"categories {categories!r}: at least one category is needed. Fix: write {_EXAMPLE}."
-    for category in categories:
-        is_pair = isinstance(category, tuple) and len(category) == 2
-        if not is_pair or not is_integer(category[0]) or not _is_name(category[1]):
-            return f"the category {category!r} is not a pair of an integer and a name. Fix: write {_EXAMPLE}."
-    for position, what in enumerate(("ID", "name")):
-        values = [category[position] for category in categories]
-        if len({*values}) < len(values):
-            twice = next(value for at, value in enumerate(values) if value in values[:at])
-            return f"two categories have the {what} {twice!r}. Fix: give each category its own {what}."
-    return None
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and bool(value.strip()) and is_text(value)
 
 
 def is_integer(value: object) -> bool:

@@ -67,7 +67,7 @@ def write_objects(
         TRAIN: [number for number in range(num_images) if number % HELD_OUT != HELD_OUT - 1],
     }
     names = {f"{split}/{_key(number)}.jpg" for split in numbers for number in numbers[split]}
-    check_other_files(folder, (TRAIN, VAL), names, f"images other than {_key(0)}..{_key(num_images - 1)}")
+    check_other_files(folder, (f"{TRAIN}/*", f"{VAL}/*"), names, f"images other than {_key(0)}..{_key(num_images - 1)}")
     with tqdm(total=num_images, desc="objects", unit="image", dynamic_ncols=True, disable=not progress) as bar:
         for split, members in numbers.items():
             if not members:

@@ -1,5 +1,6 @@
 """Images in which a network detects objects."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from mtf_imaging.kinds.file_images import FileImages
 from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.networks import trained_network
 from mtf_imaging.kinds.objects.description import ObjectDescription, object_description_from_fields
-from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, detection_steps, input_size
+from mtf_imaging.kinds.objects.infer import NMS_THRESHOLD, ObjectInference
 from mtf_imaging.kinds.objects.output import (
     check_object_results,
     detection_output,
@@ -30,7 +31,7 @@ from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_obje
 from mtf_imaging.kinds.objects.reading.images import ReadImage, upright_detections
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.objects.scoring.folder import ObjectScoring
-from mtf_imaging.kinds.output import is_folder, plan_outputs, write_picture
+from mtf_imaging.kinds.output import is_folder, plan_outputs, scaled_size, write_picture
 from mtf_imaging.kinds.predicted import Planned, Rows
 from mtf_imaging.kinds.prediction_record import ImageFiles, PredictionFiles
 from mtf_imaging.settings.values import check_flips
@@ -57,10 +58,9 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
 
     def __init__(self, run: Path, facts: Facts, settings: Inference) -> None:
         super().__init__(facts, settings)
-        self._flips = check_flips(settings.flips, axis_names=PHOTO_AXES)
-        self._scales = tuple(settings.scales)
-        self._threshold = NMS_THRESHOLD
+        averaged = tuple(settings.scales), check_flips(settings.flips, axis_names=PHOTO_AXES)
         self.description: ObjectDescription = object_description_from_fields(facts.description, str(run / FACTS))
+        self._inference = ObjectInference(self.description, self._size, *averaged)
 
     def find(self, path: Path) -> list[ObjectImage]:
         return _images_of_all_splits(path)
@@ -89,13 +89,13 @@ class Images(FileImages[ObjectImage, ReadImage, Detections]):
         return PredictionFiles((*images,), shared, output_path if is_folder(input_path, output_path) else None)
 
     def network(self, settings: "NetworkBuilder", runs: "TrainedRuns", images: Sequence[ObjectImage]) -> Network:
-        self._threshold = getattr(settings.task, "nms_threshold", NMS_THRESHOLD)
-        first, *others = dict.fromkeys(input_size(self._size, scale) for scale in self._scales)
+        threshold = getattr(settings.task, "nms_threshold", NMS_THRESHOLD)
+        self._inference = dataclasses.replace(self._inference, threshold=threshold)
+        first, *others = dict.fromkeys(scaled_size(self._size, scale) for scale in self._inference.scales)
         return trained_network(settings, runs, [*others, first])
 
     def steps(self, network: Network) -> Steps[ObjectImage, ReadImage, Detections]:
-        options = {"scales": self._scales, "flips": self._flips, "threshold": self._threshold}
-        return detection_steps(network, self.description, self._size, self._settings.eval_batch_size, **options)
+        return self._inference.steps(network, self._settings.eval_batch_size)
 
     def write(
         self,

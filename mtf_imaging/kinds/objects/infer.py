@@ -1,5 +1,6 @@
 """Detects objects in an image at its own size."""
 
+import dataclasses
 import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
@@ -19,93 +20,84 @@ from mtf_imaging.kinds.objects.reading.images import ReadImage, read_image, stor
 from mtf_imaging.kinds.objects.reading.masks import encode_mask, paste_mask
 from mtf_imaging.kinds.objects.reading.native import fit
 from mtf_imaging.kinds.objects.scoring.detections import BOX_DIGITS, SCORE_DIGITS, Detections
+from mtf_imaging.kinds.output import scaled_size
 
 NMS_THRESHOLD = 0.5  # the same as in Detectron2 and this package's tasks
 
 
-def detection_steps(
-    network: Callable[[np.ndarray], Prediction],
-    description: ObjectDescription,
-    size: tuple[int, int],
-    batch_size: int = 1,
-    **options: object,
-) -> Steps[ObjectImage, ReadImage, Detections]:
-    """Returns the steps from an image to the detections in it, in stored pixel coordinates.
-
-    Args:
-      network: a function of one image.
-      description, size, **options: the same as in `predict_batch`.
-      batch_size: the maximum number of images that are computed together.
-    """
-    predict = batch_network(network)
-
-    def infer(images: Sequence[ObjectImage], read: Sequence[ReadImage]) -> list[Detections]:
-        files = [image.image for image in images]
-        detections = predict_batch([one.pixels for one in read], predict, description, size, **options, files=files)
-        return [stored_detections(own, one.upright) for own, one in zip(detections, read, strict=True)]
-
-    return Steps(operator.attrgetter("image"), read_image, infer, batch_size)
-
-
-def predict_batch(
-    images: Sequence[np.ndarray],
-    network: BatchNetwork,
-    description: ObjectDescription,
-    size: tuple[int, int],
-    *,
-    scales: Sequence[float] = (1.0,),
-    flips: Sequence[str] = (),
-    threshold: float = NMS_THRESHOLD,
-    files: Sequence[Path] = (),
-) -> list[Detections]:
-    """Returns the detections in each image, on its own grid.
+@dataclasses.dataclass(frozen=True)
+class ObjectInference:
+    """The inference of images with objects, each at its own size.
 
     For every scale and every combination of flips, the image is mirrored, scaled to fit into the network input size
     times the scale, and padded at its bottom and right. Non-maximum suppression merges the detections of all runs; see
     `merging.merge`. Boxes are rounded to 3 digits after the decimal point, and scores to 6.
 
-    Args:
-      images: uint8 `[height, width, 3]`, of any sizes.
-      network: a function that maps images, float32 `[images, height, width, 3]` after scaling, to a dict of arrays for
-        each image: "boxes" `[detections, 4]` in pixels of this image, "scores" `[detections]`, "classes"
-        `[detections]`, and optionally "masks" `[detections, rows, columns]`, the probabilities of the mask within the
-        box. A detection with the score 0 or a negative class is padding.
+    Attributes:
       description: the categories and the scaling of pixel values.
       size: height and width of the network's input.
       scales: factors of the size.
       flips: names of `PHOTO_AXES`.
       threshold: the intersection over union above which detections from several runs count as the same.
-      files: the files of the images, for messages.
-
-    Raises:
-      ShapeError: the network returns unexpected arrays.
-      DataError: the network returns NaN or infinity.
     """
-    axes = [PHOTO_AXES.index(name) for name in flips]
-    subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
-    runs: list[list[Candidates]] = [[] for _ in images]
-    number = 0
-    for scale, subset in itertools.product(scales, subsets):
-        own = input_size(size, scale)
-        fitted, factors = zip(*(fit(np.flip(pixels, subset), own, description) for pixels in images), strict=True)
-        with named(files, 0):
-            results = network(np.stack(fitted))
-        for at, result in enumerate(results):
-            with named(files, at):
-                arrays = _checked(result, len(description.categories))
-            runs[at].append(_candidates(arrays, factors[at], images[at].shape[:2], subset))
-            number = max(number, len(arrays["scores"]))
-    return [_on_grid(merge(own, one.shape[:2], threshold, number), *one.shape[:2]) for own, one in zip(runs, images)]
 
+    description: ObjectDescription
+    size: tuple[int, int]
+    scales: Sequence[float] = (1.0,)
+    flips: Sequence[str] = ()
+    threshold: float = NMS_THRESHOLD
 
-def input_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Returns the height and width of the network's input for a scale.
+    def steps(
+        self, network: Callable[[np.ndarray], Prediction], batch_size: int = 1
+    ) -> Steps[ObjectImage, ReadImage, Detections]:
+        """Returns the steps from an image to the detections in it, in stored pixel coordinates.
 
-    >>> input_size((640, 800), 0.75), input_size((640, 800), 1.0)
-    ((480, 600), (640, 800))
-    """
-    height, width = (max(1, round(n * scale)) for n in size)
-    return height, width
+        Args:
+          network: a function of one image.
+          batch_size: the maximum number of images that are computed together.
+        """
+        predict = batch_network(network)
+
+        def infer(images: Sequence[ObjectImage], read: Sequence[ReadImage]) -> list[Detections]:
+            detections = self.predict([one.pixels for one in read], predict, [image.image for image in images])
+            return [stored_detections(own, one.upright) for own, one in zip(detections, read, strict=True)]
+
+        return Steps(operator.attrgetter("image"), read_image, infer, batch_size)
+
+    def predict(
+        self, images: Sequence[np.ndarray], network: BatchNetwork, files: Sequence[Path] = ()
+    ) -> list[Detections]:
+        """Returns the detections in each image, on its own grid.
+
+        Args:
+          images: uint8 `[height, width, 3]`, of any sizes.
+          network: a function that maps images, float32 `[images, height, width, 3]` after scaling, to a dict of arrays
+            for each image: "boxes" `[detections, 4]` in pixels of this image, "scores" `[detections]`, "classes"
+            `[detections]`, and optionally "masks" `[detections, rows, columns]`, the probabilities of the mask within
+            the box. A detection with the score 0 or a negative class is padding.
+          files: the files of the images, for messages.
+
+        Raises:
+          ShapeError: the network returns unexpected arrays.
+          DataError: the network returns NaN or infinity.
+        """
+        axes = [PHOTO_AXES.index(name) for name in self.flips]
+        subsets = [subset for number in range(len(axes) + 1) for subset in itertools.combinations(axes, number)]
+        runs: list[list[Candidates]] = [[] for _ in images]
+        number = 0
+        for scale, subset in itertools.product(self.scales, subsets):
+            own = scaled_size(self.size, scale)
+            pairs = [fit(np.flip(pixels, subset), own, self.description) for pixels in images]
+            fitted, factors = zip(*pairs, strict=True)
+            with named(files, 0):
+                results = network(np.stack(fitted))
+            for at, result in enumerate(results):
+                with named(files, at):
+                    arrays = _checked(result, len(self.description.categories))
+                runs[at].append(_candidates(arrays, factors[at], images[at].shape[:2], subset))
+                number = max(number, len(arrays["scores"]))
+        sizes = [one.shape[:2] for one in images]
+        return [_on_grid(merge(own, size, self.threshold, number), *size) for own, size in zip(runs, sizes)]
 
 
 def _candidates(

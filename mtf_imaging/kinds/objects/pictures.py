@@ -10,6 +10,7 @@ from PIL import Image, ImageColor, ImageDraw, ImageFont
 from mtf_imaging.evaluation.report.colors import PALETTE
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+from mtf_imaging.kinds.objects.reading.images import Seen
 from mtf_imaging.kinds.objects.reading.masks import decode_mask, run_lengths
 from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.output import shown_size, side_by_side
@@ -130,24 +131,16 @@ def draw(pixels: np.ndarray, objects: Iterable[Drawn], max_side: int | None = No
     return np.asarray(picture)
 
 
-def comparison(
-    pixels: np.ndarray,
-    image: ObjectImage,
-    detections: Detections,
-    description: ObjectDescription,
-    threshold: float = 0.0,
-    max_side: int = 480,
-) -> np.ndarray:
-    """Draws the objects of an image and its detections side by side.
+def comparison(seen: Seen, description: ObjectDescription, threshold: float = 0.0, max_side: int = 480) -> np.ndarray:
+    """Draws the objects and the detections of an image side by side.
 
     Args:
-      pixels: uint8 `[height, width, 3]`.
-      image: the objects.
-      detections: the detections. Objects are drawn with masks if the detections have masks.
+      seen: the image.
       description: the categories.
-      threshold: the minimum score of drawn detections.
-      max_side: the largest height and width of each of the two pictures.
+      threshold: the minimum score of shown detections.
+      max_side: the largest height and width of each of the two pictures; smaller images are enlarged by an integer.
     """
+    pixels, image, detections = seen
     truth = drawn_objects(image, description, masks=detections.masks is not None)
     parts = [
         draw(pixels, objects, max_side) for objects in (truth, drawn_detections(detections, description, threshold))

@@ -120,8 +120,7 @@ def exported(run: ExportedRun, facts: Facts) -> tuple[TrainedNetworks, ObjectSig
     """Builds the networks of a run, with their signatures; see `Kind.export`."""
     if run.flips:
         raise ConfigError(
-            f"flips = {run.flips!r}: an exported model does not merge the detections of flipped images. Fix: leave "
-            "flips out.",
+            f"flips = {run.flips!r}: an exported model does not merge detections of flips. Fix: leave it out.",
             ["flips"],
         )
     description = object_description_from_fields(facts.description, str(run.runs[0] / FACTS))

@@ -22,10 +22,15 @@ from mtf_imaging.kinds.objects.description import (
     category_differences,
     object_description_from_fields,
 )
-from mtf_imaging.kinds.objects.infer import detection_steps
+from mtf_imaging.kinds.objects.infer import ObjectInference
 from mtf_imaging.kinds.objects.pictures import category_color, comparison, draw, drawn_objects
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, find_object_images
-from mtf_imaging.kinds.objects.reading.images import ReadImage, read_object_image, upright_detections, upright_image
+from mtf_imaging.kinds.objects.reading.images import (
+    ReadImage,
+    read_object_image,
+    seen,
+    upright_image,
+)
 from mtf_imaging.kinds.objects.reading.native import fit, fit_factor
 from mtf_imaging.kinds.objects.reading.targets import make_targets
 from mtf_imaging.kinds.objects.scoring.detections import Detections
@@ -121,14 +126,12 @@ class HeldOutObjects:
             return result
 
         def score(network: Callable[[np.ndarray], Prediction]) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-            steps = detection_steps(network, self.description, sizes)
+            steps = ObjectInference(self.description, sizes).steps(network)
             detections = score_held_out(steps, images, check, "image", self.progress)
             scores = score_images(images, detections, self.description)
             pictures = {}
             for image, own in zip(images[: self.num_pictures], detections, strict=False):
-                seen = upright_image(image)
-                shown = read_object_image(seen), seen, upright_detections(own, seen)
-                pictures[f"image {image.key}"] = comparison(*shown, self.description, scores.counted_from)
+                pictures[f"image {image.key}"] = comparison(seen(image, own), self.description, scores.counted_from)
             values = {}
             for prefix, part in (("box", scores.boxes), ("mask", scores.masks)):
                 for name in ("ap", "ap50"):

@@ -10,16 +10,18 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.data.augmentation.draws import Draws
-from mtf_imaging.data.pixels.batches import check_data_set, check_scales, crop_batches, draw_crop
-from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, check_colors, draw_colors, jitter_colors
+from mtf_imaging.data.pixels.batches import check_augmentation, crop_batches, draw_crop
+from mtf_imaging.data.pixels.color_jitter import UNCHANGED, Colors, draw_colors, jitter_colors
 from mtf_imaging.data.pixels.crop_axis import check_size, crop_axis
 from mtf_imaging.data.pixels.crops import bilinear, nearest, pad_to
 from mtf_imaging.data.pixels.photo_files import photo_size
+from mtf_imaging.data.pixels.scaling import SCALINGS
 from mtf_imaging.errors import MtfImagingError
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description
 from mtf_imaging.kinds.photos.reading.label_counts import count_labels
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
+from mtf_imaging.parameters import check_parameters, parameter
 
 
 class CropReader:
@@ -99,18 +101,17 @@ class PhotoAugmentation:
       hue: the largest random hue change, as a fraction of the color circle; `RandomPhotometricDistort` uses 0.05.
     """
 
-    min_scale: float = 0.5
-    max_scale: float = 2.0
-    scale_step: float = 0.25
+    min_scale: float = parameter(0.5, least=0.01)
+    max_scale: float = parameter(2.0, least=0.01)
+    scale_step: float = parameter(0.25, least=0)
     flip: bool = True
-    brightness: float = 0.0
-    contrast: float = 0.0
-    saturation: float = 0.0
-    hue: float = 0.0
+    brightness: float = parameter(0.0, least=0, most=1)
+    contrast: float = parameter(0.0, least=0, most=1)
+    saturation: float = parameter(0.0, least=0, most=1)
+    hue: float = parameter(0.0, least=0, most=0.5)
 
     def __post_init__(self):
-        check_scales(self, min_scale=0.01, max_scale=0.01, scale_step=0.0)
-        check_colors(self)
+        check_augmentation(self, self.min_scale, self.max_scale)
 
     @property
     def scales(self) -> tuple[float, ...] | None:
@@ -153,11 +154,11 @@ class Photos:
     split: str | None = "train"
     held_out_split: str | None = "val"
     augmentation: PhotoAugmentation | None = None
-    scaling: str | None = None
+    scaling: str | None = parameter(None, choices=(None, *SCALINGS))
     size: tuple[int, int] = (513, 513)
 
     def __post_init__(self):
-        check_data_set(self, "Photos", "photos", PhotoAugmentation)
+        check_parameters(self)
 
     def description(self, data_dir: str | Path) -> PhotoDescription:
         """Returns the classes of a folder, with the scaling of this data set."""

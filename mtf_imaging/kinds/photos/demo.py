@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from mtf_imaging.kinds.demo import Command, Step, Workflow
+from mtf_imaging.plain_text import decimals, text_table
 
 KIND = "scenes"
 _JOB, _ONE = "deeplab_scenes", "single"
@@ -42,10 +43,10 @@ class Demo(Workflow):
 
     def scores_table(self, metrics: dict[str, Any]) -> list[str]:
         rows = [(name, scores["iou"]) for name, scores in metrics["classes"].items()]
-        return [
-            f"{'IoU of the held-out photos':28}{'IoU':>8}",
-            *(f"{name:28}{_shown(iou):>8}" for name, iou in [*rows, ("mean", metrics["mean_iou"])]),
-        ]
+        means = [("mean", metrics["mean_iou"])]
+        return text_table(
+            [("IoU of the held-out photos", "IoU"), *((name, decimals(iou)) for name, iou in rows + means)], (28, 6)
+        )
 
     def picture(self, metrics: dict[str, Any]) -> Path:
         return self._evaluation / "pictures" / f"{next(iter(metrics['photos']))}.png"
@@ -76,7 +77,3 @@ def _check_lists(folder: Path) -> None:
     photo_description(folder)
     for name in (_TRAIN, _HELD_OUT):
         find_photos(folder, name)
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"

@@ -1,14 +1,16 @@
 """The classes of a photo data set, their colors, and the scaling of pixel values."""
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mtf_imaging.data.description.differences import Difference, compared, refuse_differences
 from mtf_imaging.data.listing.names import is_text
-from mtf_imaging.data.pixels.scaling import UNIT, Scaled, check_keys, fault_of_scaling
-from mtf_imaging.errors import DataError
+from mtf_imaging.data.pixels.scaling import SCALINGS, UNIT, Scaled, check_keys
+from mtf_imaging.errors import ConfigError, DataError
+from mtf_imaging.parameters import check_parameters, parameter
 
 Color = tuple[int, int, int]
 
@@ -47,21 +49,29 @@ class PhotoDescription(Scaled):
     """
 
     classes: tuple[str, ...]
-    colors: tuple[Color, ...]
-    ignore_label: int = 255
-    scaling: str = UNIT
-    values: tuple[tuple[int, int], ...] = ()
+    colors: tuple[Color, ...] = parameter(dataclasses.MISSING, least=0, most=255)
+    ignore_label: int = parameter(255, least=0, most=255)
+    scaling: str = parameter(UNIT, choices=SCALINGS)
+    values: tuple[tuple[int, int], ...] = parameter((), least=0, most=255, can_be_empty=True)
 
     def __post_init__(self):
-        fault = (
-            _fault_of_classes(self.classes)
-            or _fault_of_colors(self.classes, self.colors)
-            or _fault_of_ignore_label(self.ignore_label, len(self.classes))
-            or fault_of_scaling(self.scaling)
-            or _fault_of_values(self.values, self.ignore_label, len(self.classes))
-        )
-        if fault:
-            raise DataError(fault)
+        check_parameters(self)
+        number, stored = len(self.classes), [value for value, _ in self.values]
+        labels = {label for _, label in self.values}
+        faults = {
+            f"{number} names, but at most {NUM_VALUES - 1} are possible": number >= NUM_VALUES,
+            "a name without characters, or with control characters": not all(map(_is_name, self.classes)),
+            "a name twice": len({*self.classes}) < number,
+            f"{number} names, but {len(self.colors)} colors": len(self.colors) != number,
+            f"the ignore_label {self.ignore_label} as a label": self.ignore_label < number,
+            f"a value whose label is not in 0..{number - 1}": not labels <= {*range(number)},
+            f"the ignore_label {self.ignore_label} as a value": self.ignore_label in stored,
+            "a value twice": len({*stored}) < len(stored),
+            "a label without a value": bool(labels) and len(labels) < number,
+        }
+        for fault, is_present in faults.items():
+            if is_present:
+                raise ConfigError(f"the classes have {fault}.")
 
     @property
     def ignore(self) -> int:
@@ -79,13 +89,7 @@ class PhotoDescription(Scaled):
 
     def to_fields(self) -> dict[str, Any]:
         """Returns the description as JSON values, which `photo_description_from_fields` reads."""
-        return {
-            "classes": list(self.classes),
-            "colors": [list(color) for color in self.colors],
-            "ignore_label": self.ignore_label,
-            "scaling": self.scaling,
-            "values": [list(pair) for pair in self.values],
-        }
+        return dataclasses.asdict(self)
 
 
 def photo_description_from_fields(fields: object, where: str) -> PhotoDescription:
@@ -111,119 +115,27 @@ def photo_description_from_fields(fields: object, where: str) -> PhotoDescriptio
                 "Fix: remove 'colors', or make 'classes' a list of names."
             )
         classes, colors = list(classes), list(classes.values())
-    elif not isinstance(classes, list):
-        raise DataError(f"{where}: 'classes' is {classes!r}, not an object or a list of names. Fix: write {_EXAMPLE}.")
-    elif colors is None:
+    elif colors is None and isinstance(classes, list | tuple):
         colors = [palette_color(label) for label in range(len(classes))]
     try:
         return PhotoDescription(
-            classes=tuple(classes),
-            colors=_tuples(colors),
+            classes=classes,
+            colors=colors,
             ignore_label=fields.get("ignore_label", 255),
             scaling=fields.get("scaling", UNIT),
-            values=_tuples(fields.get("values", [])),
+            values=fields.get("values", ()),
         )
-    except DataError as error:
-        raise DataError(f"{where}: {error}") from error
+    except ConfigError as error:
+        raise DataError(f"{where}: {error} Fix: write, for example, {_EXAMPLE}.") from error
 
 
-def _tuples(rows: object) -> object:
-    """Converts lists in a list to tuples; returns other values unchanged."""
-    if not isinstance(rows, list):
-        return rows
-    return tuple(tuple(row) if isinstance(row, list) else row for row in rows)
-
-
-def _is_byte(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < NUM_VALUES
-
-
-def _fault_of_classes(classes: Sequence) -> str | None:
-    if not isinstance(classes, tuple) or not 1 <= len(classes) < NUM_VALUES:
-        count = len(classes) if isinstance(classes, tuple) else repr(classes)
-        return f"classes: {count}, not 1 to {NUM_VALUES - 1} names. Fix: name this many classes."
-    for label, name in enumerate(classes):
-        if not isinstance(name, str) or not name.strip() or not is_text(name):
-            return (
-                f"the class with label {label} has the name {name!r}. Fix: give it a name of at least one character "
-                "and no control characters."
-            )
-        if name in classes[:label]:
-            return (
-                f"two classes have the name '{name}', those of the labels {classes.index(name)} and {label}. "
-                "Fix: give each class a name of its own."
-            )
-    return None
-
-
-def _fault_of_colors(classes: Sequence[str], colors: object) -> str | None:
-    if not isinstance(colors, tuple) or len(colors) != len(classes):
-        count = len(colors) if isinstance(colors, tuple) else repr(colors)
-        return f"there are {len(classes)} classes, but the colors are {count}. Fix: give a color for each class."
-    for name, color in zip(classes, colors):
-        if not isinstance(color, tuple) or len(color) != 3 or not all(map(_is_byte, color)):
-            shown = list(color) if isinstance(color, tuple) else color
-            return (
-                f"the color of the class '{name}' is {shown!r}, not three integers in 0..255. "
-                "Fix: write red, green and blue, such as [128, 64, 128]."
-            )
-    return None
-
-
-def _fault_of_ignore_label(ignore_label: object, num_classes: int) -> str | None:
-    if not _is_byte(ignore_label):
-        return f"ignore_label {ignore_label!r} is not an integer in 0..255. Fix: use 255."
-    if ignore_label < num_classes:
-        return f"ignore_label {ignore_label} is the label of one of the {num_classes} classes. Fix: use 255."
-    return None
-
-
-def _fault_of_values(values: object, ignore_label: int, num_classes: int) -> str | None:
-    if not isinstance(values, tuple):
-        return f"values {values!r} is not a list. Fix: write pairs of a value and a label, such as [[7, 0], [8, 1]]."
-    for pair in values:
-        if not isinstance(pair, tuple) or len(pair) != 2 or not all(map(_is_byte, pair)):
-            shown = list(pair) if isinstance(pair, tuple) else pair
-            return f"values: {shown!r} is not a pair of a value and a label in 0..255. Fix: write, for example, [7, 0]."
-        if pair[1] >= num_classes:
-            return (
-                f"values: {list(pair)} maps the value {pair[0]} to the label {pair[1]}, but there are {num_classes} "
-                f"classes. Fix: use a label in 0..{num_classes - 1}."
-            )
-        if pair[0] == ignore_label:
-            return f"values: {list(pair)} maps the ignore_label {ignore_label} to a class. Fix: remove this pair."
-    stored = [value for value, _ in values]
-    twice = sorted({value for value in stored if stored.count(value) > 1})
-    if twice:
-        return f"values: maps the value {twice[0]} twice. Fix: keep one of its pairs."
-    missing = sorted({*range(num_classes)} - {label for _, label in values}) if values else []
-    if missing:
-        return f"values: no value has the label {missing[0]}. Fix: add a pair for this class, or remove the class."
-    return None
+def _is_name(name: str) -> bool:
+    return bool(name.strip()) and is_text(name)
 
 
 _VOC_CLASSES = (
-    "background",
-    "aeroplane",
-    "bicycle",
-    "bird",
-    "boat",
-    "bottle",
-    "bus",
-    "car",
-    "cat",
-    "chair",
-    "cow",
-    "diningtable",
-    "dog",
-    "horse",
-    "motorbike",
-    "person",
-    "pottedplant",
-    "sheep",
-    "sofa",
-    "train",
-    "tvmonitor",
+    *("background", "aeroplane", "bicycle", "bird", "boat", "bottle", "bus", "car", "cat", "chair", "cow"),
+    *("diningtable", "dog", "horse", "motorbike", "person", "pottedplant", "sheep", "sofa", "train", "tvmonitor"),
 )
 VOC = PhotoDescription(_VOC_CLASSES, tuple(palette_color(label) for label in range(len(_VOC_CLASSES))))
 

@@ -14,6 +14,7 @@ from mtf_imaging.data.sampling.grid import PHOTO_AXES
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.inference.network import Prediction
 from mtf_imaging.kinds.batches import BatchNetwork, Steps, batch_network, named
+from mtf_imaging.kinds.output import scaled_size
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.reading.folders import Photo
 from mtf_imaging.kinds.photos.resize import pad_photo, padded_size, resize_bilinear
@@ -123,9 +124,8 @@ def predict_photos(
         for probabilities in results:
             if probabilities.shape != expected:
                 raise ShapeError(
-                    f"the network returned an array of shape {probabilities.shape} for an image of "
-                    f"{padded[0]} x {padded[1]} pixels; {len(description.classes)} classes need the shape {expected}. "
-                    "Fix: return one probability per class for every pixel."
+                    f"the network returned {probabilities.shape} for a photo of {padded}, not {expected}. Fix: return "
+                    f"a probability of each of the {len(description.classes)} classes for every pixel."
                 )
         return [one[: image.shape[0], : image.shape[1]] for one, image in zip(results, images, strict=True)]
 
@@ -171,13 +171,3 @@ def most_probable(probabilities: np.ndarray) -> np.ndarray:
     for row, values in enumerate(probabilities):  # NumPy's argmax needs 8 bytes per pixel
         labels[row] = values.argmax(axis=-1)
     return labels
-
-
-def scaled_size(size: tuple[int, int], scale: float) -> tuple[int, int]:
-    """Returns the height and width of a photo after scaling by a factor.
-
-    >>> scaled_size((333, 500), 0.5), scaled_size((1, 500), 0.25)
-    ((166, 250), (1, 125))
-    """
-    height, width = (max(1, round(n * scale)) for n in size)
-    return height, width

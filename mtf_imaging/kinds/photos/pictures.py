@@ -1,5 +1,7 @@
 """Pictures of labels on photos, uint8 `[height, width, 3]`."""
 
+from typing import NamedTuple
+
 import numpy as np
 from PIL import Image
 
@@ -9,6 +11,24 @@ from mtf_imaging.kinds.photos.description import PhotoDescription
 OPACITY = 0.55
 WRONG = (255, 45, 45)  # the color of wrong pixels
 _IGNORED = (128, 128, 128)
+
+
+class LabeledPhoto(NamedTuple):
+    """A photo with a prediction and its reference.
+
+    Attributes:
+      photo: uint8 `[height, width, 3]`.
+      prediction: classes `[height, width]`.
+      reference: classes and the ignore label, `[height, width]`.
+    """
+
+    photo: np.ndarray
+    prediction: np.ndarray
+    reference: np.ndarray
+
+    def shrunk(self, max_side: int) -> "LabeledPhoto":
+        """Returns the arrays with at most `max_side` pixels along each side."""
+        return LabeledPhoto(*(shrink(image, max_side) for image in self))
 
 
 def overlay(
@@ -30,17 +50,9 @@ def overlay(
     return _blend(photo, colors[labels], weights[labels])
 
 
-def difference(
-    photo: np.ndarray, prediction: np.ndarray, reference: np.ndarray, description: PhotoDescription
-) -> np.ndarray:
-    """Returns a grayscale photo in which wrong pixels are red and ignored pixels plain gray.
-
-    Args:
-      photo: uint8 `[height, width, 3]`.
-      prediction: classes `[height, width]`.
-      reference: classes and the ignore label, `[height, width]`.
-      description: the ignore label.
-    """
+def difference(labeled: LabeledPhoto, description: PhotoDescription) -> np.ndarray:
+    """Returns a grayscale photo in which wrong pixels are red and ignored pixels plain gray."""
+    photo, prediction, reference = labeled
     gray = np.repeat(np.asarray(Image.fromarray(photo).convert("L"))[..., np.newaxis], 3, axis=-1)
     wrong, ignored = wrong_pixels(prediction, reference, description)
     colors = np.where(wrong[..., np.newaxis], np.float32(WRONG), np.float32(_IGNORED))
@@ -55,28 +67,21 @@ def wrong_pixels(
     return (prediction != reference) & ~ignored, ignored
 
 
-def comparison(
-    photo: np.ndarray,
-    prediction: np.ndarray,
-    reference: np.ndarray,
-    description: PhotoDescription,
-    max_side: int = 320,
-) -> np.ndarray:
+def comparison(labeled: LabeledPhoto, description: PhotoDescription, max_side: int = 320) -> np.ndarray:
     """Draws a photo, its reference, its prediction and their difference side by side.
 
     Args:
-      photo: uint8 `[height, width, 3]`.
-      prediction: classes `[height, width]`.
-      reference: classes and the ignore label, `[height, width]`.
+      labeled: the photo.
       description: the classes and their colors.
       max_side: the largest height and width of each of the four pictures; larger photos are shrunk.
     """
-    photo, prediction, reference = (shrink(image, max_side) for image in (photo, prediction, reference))
+    labeled = labeled.shrunk(max_side)
+    photo, prediction, reference = labeled
     parts = [
         photo,
         overlay(photo, reference, description),
         overlay(photo, prediction, description),
-        difference(photo, prediction, reference, description),
+        difference(labeled, description),
     ]
     return side_by_side(parts)
 

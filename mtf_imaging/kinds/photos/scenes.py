@@ -67,7 +67,7 @@ def write_scenes(
     held_out = keys[HELD_OUT - 1 :: HELD_OUT]
     lists = {TRAIN: [key for key in keys if key not in {*held_out}], VAL: held_out}
     names = {f"{_IMAGES}/{key}.jpg" for key in keys} | {f"{_LABELS}/{key}.png" for key in keys}
-    check_other_files(folder, (_IMAGES, _LABELS), names, f"photos other than {keys[0]}..{keys[-1]}")
+    check_other_files(folder, (f"{_IMAGES}/*", f"{_LABELS}/*"), names, f"photos other than {keys[0]}..{keys[-1]}")
     write_once(folder / CLASSES_FILE, _classes_json().encode(), seed)
     for number, key in enumerate(tqdm(keys, desc="scenes", unit="photo", dynamic_ncols=True, disable=not progress)):
         _write_scene(folder, key, *make_scene(seed, number, size), seed)

@@ -25,7 +25,7 @@ from mtf_imaging.kinds.photos.description import (
     photo_differences,
 )
 from mtf_imaging.kinds.photos.infer import PhotoInference, ReadPhoto, prediction_multiple
-from mtf_imaging.kinds.photos.pictures import comparison, overlay, shrink
+from mtf_imaging.kinds.photos.pictures import LabeledPhoto, comparison, overlay, shrink
 from mtf_imaging.kinds.photos.reading.folders import Photo, find_photos, photo_description, splits
 from mtf_imaging.kinds.photos.reading.label_counts import survey_photos
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo
@@ -88,8 +88,8 @@ class HeldOutPhotos:
             def compare(number: int, read: ReadPhoto, result: np.ndarray) -> Confusion:
                 assert read.reference is not None
                 if number < self.num_pictures:
-                    labeled = read.pixels, result, read.reference
-                    pictures[f"photo {photos[number].key}"] = comparison(*labeled, description)
+                    labeled = LabeledPhoto(read.pixels, result, read.reference)
+                    pictures[f"photo {photos[number].key}"] = comparison(labeled, description)
                 return confusion(result, read.reference, len(description.classes), description.ignore_label)
 
             steps = inference.steps(network, lambda photo: ReadPhoto(*read_labeled_photo(photo, description)))

@@ -6,18 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from mtf_imaging.errors import CheckpointError
-from mtf_imaging.networks.conversion import Weight
 from mtf_imaging.networks.graph import Graph
-from mtf_imaging.networks.network import Shape
 from mtf_imaging.networks.nnunet.plans import Architecture
 from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
 from mtf_imaging.networks.onnx.source import OnnxSource
 from mtf_imaging.training.checkpoints.weight_files.pytorch import PyTorchFile
 
 _OPSET = 17
+_OTHER_NETWORK = "Fix: pass the checkpoint of this model; if its trainer changes the network, export it to ONNX."
 _IMAGE, _LOGITS = "image", "logits"
 
 
@@ -55,8 +53,7 @@ class _Builder:
             stored = f"has the shape {list(found)}" if found is not None else "is missing"
             raise CheckpointError(
                 f"{self._file.path}: the weight '{name}' {stored}, but plans.json describes one of the shape "
-                f"{list(shape)}. Fix: pass the checkpoint of this model; if its trainer changes the network, export it "
-                "to ONNX, and load this file."
+                f"{list(shape)}. {_OTHER_NETWORK}"
             )
         self.constants[name] = self._file.read(name)
         return name
@@ -131,10 +128,11 @@ class _Builder:
         return outputs[::-1]
 
 
-class NnunetSource:
+class NnunetSource(OnnxSource):
     """A trained U-Net of nnU-Net.
 
-    In training, it also computes the logits in lower resolutions, as for nnU-Net's deep supervision.
+    `export` returns the state dict of PyTorch. In training, it also computes the logits in lower resolutions, as
+    for nnU-Net's deep supervision.
 
     Args:
       title: the network, for error messages.
@@ -143,38 +141,26 @@ class NnunetSource:
     """
 
     def __init__(self, title: str, architecture: Architecture, file: PyTorchFile) -> None:
-        self.title, self._file = title, file
+        self._file = file
         builder = _Builder(architecture, file)
         outputs = builder.build()
         if unknown := sorted({own_name(name) for name in file.shapes} - {*builder.constants}):
+            shown = ", ".join(map(repr, unknown[:3]))
             raise CheckpointError(
-                f"{file.path}: it has the weights {', '.join(map(repr, unknown[:3]))}"
-                f"{f' and {len(unknown) - 3} more' if len(unknown) > 3 else ''}, which plans.json does not describe. "
-                "Fix: pass the checkpoint of this model; if its trainer changes the network, export it to ONNX, and "
-                "load this file."
+                f"{file.path}: it has {len(unknown)} weights which plans.json does not describe, such as {shown}. "
+                f"{_OTHER_NETWORK}"
             )
         names = [_LOGITS, *(f"{_LOGITS}_{i}" for i in range(1, len(outputs)))]
         nodes = [*builder.nodes, *(OnnxNode(to, "Identity", (x,), (to,), {}) for x, to in zip(outputs, names))]
         graph = Branch(nodes, builder.constants, names)
         channels = next(x for x in builder.constants.values() if x.ndim > 2).shape[1]
         inputs = {_IMAGE: ([None, channels, *[None] * len(architecture.kernels[0])], np.float32)}
-        self._training = OnnxSource(title, _OPSET, graph, inputs, self._state)
+        super().__init__(title, _OPSET, graph, inputs, self._state)
         self._predicting = OnnxSource(title, _OPSET, dataclasses.replace(graph, outputs=names[:1]), inputs, self._state)
 
-    @property
-    def signature(self) -> Mapping[str, tuple[Shape, tf.DType]]:
-        return self._training.signature
-
-    @property
-    def weights(self) -> Mapping[str, Weight]:
-        return self._training.weights
-
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
-        return (self._training if training else self._predicting).trace(shapes, training)
-
-    def export(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Returns the state dict of PyTorch, as arrays."""
-        return self._training.export(values)
+        return super().trace(shapes, training) if training else self._predicting.trace(shapes, training)
 
     def _state(self, values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Returns the state dict of PyTorch, as arrays."""
         return {name: values[own_name(name)] for name in self._file.shapes}

@@ -1,6 +1,5 @@
 """Reads ONNX files without running code in them, and without reading values outside their folder."""
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
 from mtf_imaging.networks.onnx.source import OnnxSource
 
 _OPSETS = range(13, 23)
-_EXTERNAL = 1  # TensorProto.EXTERNAL
+_FIX = "Fix: export the network again, and keep its files in one folder."
 
 
 def onnx_network(path: Path) -> OnnxSource:
@@ -24,8 +23,6 @@ def onnx_network(path: Path) -> OnnxSource:
       ConfigError: the package `onnx` is not installed.
       NotSupportedError: its opset or operators are unknown. The error lists all of them.
     """
-    if not path.is_file():
-        raise DataError(f"{path}: there is no such file. Fix: pass the path of an ONNX file.")
     try:
         import onnx
         import onnx.inliner
@@ -60,18 +57,10 @@ def onnx_network(path: Path) -> OnnxSource:
 
 def _check_names(path: Path, graph: Branch, known: set[str]) -> None:
     """Checks that every value is computed before it is used."""
-    for node in graph.nodes:
-        for name in node.inputs:
-            if name and name not in known:
-                raise DataError(
-                    f"{path}: this file is damaged: {node} uses '{name}', which no node before it computes. Fix: "
-                    "export the network again."
-                )
+    for node in [*graph.nodes, OnnxNode(path.name, "The output of", tuple(graph.outputs), (), {})]:
+        if unknown := [name for name in node.inputs if name and name not in known]:
+            raise DataError(f"{path}: {node} uses '{unknown[0]}', which no node before it computes. {_FIX}")
         known |= {*node.outputs}
-    if unknown := [name for name in graph.outputs if name not in known]:
-        raise DataError(
-            f"{path}: this file is damaged: no node computes its output '{unknown[0]}'. Fix: export the network again."
-        )
 
 
 def _exported(model: Any, constants: Mapping[str, np.ndarray], values: Mapping[str, np.ndarray]) -> Any:
@@ -108,45 +97,17 @@ class _Reader:
     def array(self, tensor: Any) -> np.ndarray:
         """Returns the value of a tensor, whose bytes must be in the file or in a file in its folder."""
         where = f"{self._path}: the tensor '{tensor.name}'"
-        if any(n < 0 for n in tensor.dims):
-            raise DataError(f"{where} has the shape {list(tensor.dims)}. Fix: export the network again.")
-        if tensor.data_location == _EXTERNAL:
-            tensor.raw_data = self._external(where, tensor)
-            del tensor.external_data[:]
-            tensor.data_location = 0
+        external = self._onnx.external_data_helper
         self._dtype(where, tensor.data_type)
         try:
+            if external.uses_external_data(tensor):  # only from files in the folder, within their sizes
+                external.load_external_data_for_tensor(tensor, str(self._folder))
             value = np.asarray(self._onnx.numpy_helper.to_array(tensor))
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            raise DataError(f"{where} is damaged: {reason(error)}. Fix: export the network again.") from error
+        except (ValueError, TypeError, KeyError, AttributeError, OSError, self._onnx.checker.ValidationError) as error:
+            raise DataError(f"{where} cannot be read: {reason(error)}. {_FIX}") from error
         if value.shape != tuple(tensor.dims):
-            raise DataError(
-                f"{where} has the shape {list(tensor.dims)}, but {value.size} values. Fix: export the network again."
-            )
+            raise DataError(f"{where} has the shape {list(tensor.dims)}, but {value.size} values. {_FIX}")
         return value
-
-    def _external(self, where: str, tensor: Any) -> bytes:
-        """Returns the bytes of a tensor in another file."""
-        entries = {each.key: each.value for each in tensor.external_data}
-        file = (self._folder / entries.get("location", "")).resolve()
-        if not file.is_relative_to(self._folder) or not file.is_file():
-            raise DataError(
-                f"{where} is in '{entries.get('location', '')}', which is not a file in the folder {self._folder}. "
-                "Fix: copy the network with its files into one folder."
-            )
-        size = math.prod(tensor.dims) * self._dtype(where, tensor.data_type).itemsize
-        try:
-            offset, length = int(entries.get("offset", 0)), int(entries.get("length", size))
-        except ValueError as error:
-            raise DataError(f"{where} has an invalid position in '{file.name}': {error}.") from error
-        if length != size or offset < 0 or offset + length > file.stat().st_size:
-            raise DataError(
-                f"{where} needs {size} bytes, but '{file.name}' has {file.stat().st_size} bytes, and bytes {offset} to "
-                f"{offset + length} are given. Fix: export the network again."
-            )
-        with file.open("rb") as stream:
-            stream.seek(offset)
-            return stream.read(length)
 
     def _dtype(self, where: str, number: int) -> np.dtype:
         """Returns the dtype with a number in ONNX."""

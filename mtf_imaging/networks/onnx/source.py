@@ -1,7 +1,6 @@
 """An ONNX network as a source of graphs, with channels last outside."""
 
 import dataclasses
-import functools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -27,7 +26,7 @@ from mtf_imaging.networks.onnx.registry import (
     sizes,
 )
 from mtf_imaging.networks.operations.registry import unknown
-from mtf_imaging.networks.sources import input_names, unused_name
+from mtf_imaging.networks.sources import add_weight, input_names
 
 _LARGEST_CONSTANT = 2**27  # elements
 # What TensorFlow and NumPy raise if settings or sizes do not fit.
@@ -82,12 +81,8 @@ class OnnxSource:
         self._rank = max(len(shape) for shape, _ in inputs.values())
         self.weights: dict[str, Weight] = {}
         self._names: dict[str, str] = {}  # {name in the file: name of the variable}
-        trained = self._trained()
-        for name, is_trained in trained.items():
-            value, own = graph.constants[name], unused_name(name, self.weights)
-            self._names[name] = own
-            read = functools.partial(np.asarray, value)
-            self.weights[own] = Weight(own, value.shape, tf.as_dtype(value.dtype), is_trained, read)
+        for name, is_trained in self._trained().items():
+            self._names[name] = add_weight(self.weights, name, graph.constants[name], is_trained)
 
     def trace(self, shapes: Mapping[str, tuple[int, ...]], training: bool) -> Graph:
         fusions: list[Fused] = []

@@ -67,7 +67,6 @@ for _name, (_function, _ours) in _OURS.items():
     "Identity", "PlaceholderWithDefault", "PreventGradient", "CheckNumerics", "Snapshot", "EnsureShape", ours="x"
 )
 def _identity(call: Call, x: Value) -> Value:
-    del call
     return x
 
 

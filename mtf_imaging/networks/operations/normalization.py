@@ -19,7 +19,6 @@ _JOINED = "joined"  # a name that no layout rule mentions, because a softmax nee
 
 @operation("Softmax", ours="mi.ops.softmax")
 def _softmax(call: Call, x: Array) -> Array:
-    del call
     last = x.axes[-1]
     size = math.prod(dim.size for dim in last)
     y = x.with_axes([*x.axes[:-1], (mtf.Dimension(_JOINED, size),)])
@@ -29,7 +28,6 @@ def _softmax(call: Call, x: Array) -> Array:
 
 @operation("LogSoftmax", ours="mtf.log_softmax")
 def _log_softmax(call: Call, x: Array) -> Array:
-    del call
     y = x.single(len(x.axes) - 1)
     return Array(mtf.log_softmax(y.tensor, y.axes[-1][0]), y.axes)
 

@@ -16,7 +16,6 @@ class Seed:
 
 
 def _random(draw: Callable[..., mtf.Tensor], call: Call, shape: Value, *seed: object) -> Unnamed:
-    del seed
     dtype = call.get("dtype") or tf.float32
 
     drawn: list[Array] = []  # once, also if the numbers are combined with arrays of several names
@@ -38,5 +37,4 @@ for _names, _draw in ((_UNIFORM, mtf.random_uniform), (_NORMAL, mtf.random_norma
 @operation("StatelessRandomGetKeyCounter", "StatelessRandomGetAlg", "StatelessRandomGetKeyCounterAlg",
            ours="the seed and the step of the program", is_pure=False)  # fmt: skip
 def _key(call: Call, *seed: object) -> tuple[object, ...]:
-    del call, seed
     return tuple([Seed()] * 3)

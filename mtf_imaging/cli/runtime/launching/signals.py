@@ -4,7 +4,7 @@ import os
 import select
 import signal
 import time
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from mtf_imaging.engine.processes.leaving import SAME_REQUEST
@@ -52,9 +52,7 @@ class Signals:
         self._before[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, lambda *_: None)  # only wakes `wait`
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(self._wakeup_before)
@@ -62,7 +60,6 @@ class Signals:
         os.close(self._wake)
 
     def _record(self, number: int, frame: FrameType | None) -> None:
-        del frame
         now = time.monotonic()
         self._first = self._first or now
         self.are_repeated = self.are_repeated or now - self._first > SAME_REQUEST

@@ -185,9 +185,8 @@ def _classes(instances: Instances, description: ObjectDescription | None, path: 
     if unknown:
         (category_id, name), names = unknown[0], ", ".join(f"{number} '{one}'" for number, one in at)
         raise DataError(
-            f"{path}: {len(unknown)} of its categories are not those of the run, such as {category_id} '{name}'. "
-            f"The run has {names if len(at) <= _SHOWN else f'{len(at)} categories'}. "
-            "Fix: use the same IDs and names."
+            f"{path}: {len(unknown)} of its categories are not those of the run, such as {category_id} '{name}'. The "
+            f"run has {names if len(at) <= _SHOWN else f'{len(at)} categories'}. Fix: use the same IDs and names."
         )
     return [at[category] for category in instances.categories]
 

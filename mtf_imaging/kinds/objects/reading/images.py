@@ -116,3 +116,23 @@ def _turned(
         turn = orientation.turn_back if back else orientation.turn
         masks = tuple(encode_mask(turn(decode_mask(mask, *size))) for mask in masks)
     return dataclasses.replace(detections, boxes=np.round(boxes, BOX_DIGITS), masks=masks)
+
+
+class Seen(NamedTuple):
+    """An image with its objects and the detections in it, for pictures.
+
+    Attributes:
+      pixels: uint8 `[height, width, 3]`.
+      image: the objects.
+      detections: the detections.
+    """
+
+    pixels: np.ndarray
+    image: ObjectImage
+    detections: Detections
+
+
+def seen(image: ObjectImage, detections: Detections) -> Seen:
+    """Returns the upright pixels of an image, its upright objects, and the detections in them."""
+    upright = upright_image(image)
+    return Seen(read_object_image(upright), upright, upright_detections(detections, upright))

@@ -16,7 +16,7 @@ import numpy as np
 from tqdm import tqdm
 
 from mtf_imaging.data.listing.names import is_text
-from mtf_imaging.errors import DataError
+from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.contained import MAX_NAME
 from mtf_imaging.files.json_file import read_json
 from mtf_imaging.files.reading import access_named
@@ -171,8 +171,8 @@ def _categories(entries: list, path: Path) -> tuple[tuple[int, str], ...]:
     categories = [(entry["id"], entry["name"]) for entry in _checked(path, "categories", entries, [name])]
     try:
         return ObjectDescription(tuple(sorted(categories))).categories
-    except DataError as error:
-        raise DataError(f"{path}: {error}") from error
+    except ConfigError as error:
+        raise DataError(f"{path}: {error} Fix: correct the categories.") from error
 
 
 def _images(
@@ -213,7 +213,7 @@ def _annotations(
             raise DataError(
                 f"{path}: annotations[{number}] (id {entry['id']}) has a segmentation that is neither polygons of at "
                 f"least three points nor the run lengths of {size[0]} x {size[1]} pixels (height x width). Fix: write "
-                "the mask again, for instance with pycocotools.mask.encode, or remove it."
+                "it again."
             )
         x, y, width, height = map(float, entry["bbox"])
         largest = max(largest, x + width, y + height)
@@ -231,9 +231,8 @@ def _annotations(
         entries[number] = {}  # frees its memory
     if entries and largest <= 1:
         raise DataError(
-            f"{path}: no box reaches beyond {largest:g}, so the boxes are parts of the image, as in YOLO, not x, y, "
-            "width and height in pixels. Fix: multiply x and width by the width of the image, and y and height by its "
-            "height; do the same with polygons and areas."
+            f"{path}: no box reaches beyond {largest:g}, so the boxes are parts of the image, as in YOLO. Fix: "
+            "multiply boxes, polygons and areas by the width and the height of the image, for pixels."
         )
 
 

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from PIL import Image
 
 from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.pictures import drawn_detections, drawn_objects, resize_mask
-from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
+from mtf_imaging.kinds.objects.reading.images import Seen
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.objects.scoring.coco import Matches
-from mtf_imaging.kinds.objects.scoring.detections import Detections
 from mtf_imaging.kinds.output import jpeg, shown_size
 
 MAX_SIDE = 640  # pixels; larger images are shrunk
@@ -59,28 +57,18 @@ class ObjectLayers:
     detections: tuple[ObjectShape, ...]
 
 
-def make_object_layers(
-    pixels: np.ndarray,
-    image: ObjectImage,
-    detections: Detections,
-    matches: Matches,
-    threshold: float,
-    description: ObjectDescription,
-    max_side: int = MAX_SIDE,
-) -> ObjectLayers:
+def make_object_layers(seen: Seen, matches: Matches, threshold: float, description: ObjectDescription) -> ObjectLayers:
     """Creates the pictures of an image.
 
     Args:
-      pixels: uint8 `[height, width, 3]`.
-      image: the objects.
-      detections: the detections.
+      seen: the image.
       matches: the pairs of objects and detections.
       threshold: the minimum score of detections that count.
       description: the categories.
-      max_side: the largest height and width of the pictures.
     """
+    pixels, image, detections = seen
     size = pixels.shape[:2]
-    shown = shown_size(size, max_side)
+    shown = shown_size(size, MAX_SIDE)
     photo = Image.fromarray(pixels)
     if shown != size:
         photo = photo.resize(shown[::-1], Image.Resampling.LANCZOS)

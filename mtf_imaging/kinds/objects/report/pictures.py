@@ -1,10 +1,9 @@
 """The pictures of an image as HTML: its objects and detections, over the same image."""
 
-import base64
 from collections.abc import Sequence
 
 from mtf_imaging.evaluation.report.markup import Markup, join, number_text, tag
-from mtf_imaging.evaluation.report.shell import layered_figure
+from mtf_imaging.evaluation.report.shell import image_section, layered_figure, views
 from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.kinds.objects.pictures import category_color
 from mtf_imaging.kinds.objects.report.layers import ObjectLayers, ObjectShape
@@ -30,15 +29,13 @@ def object_section(number: int, score: ObjectScore, layers: ObjectLayers | None)
       score: the scores of the image.
       layers: its pictures, or None.
     """
-    head = tag("h3", tag("a", f"Image {score.key}", href=f"#c{number}"), " ", tag("small", f"F1 {shown(score.f1)}"))
     height, width = score.size
     counts = (
         f"{counted(score.objects, 'object')}: {score.found} found, {score.missed} missed. "
         f"{counted(score.false, 'wrong detection')}. "
     )
-    notes = tag("p", counts, f"{width} x {height} pixels.", class_="note")
-    views = _views(score.key, layers) if layers else ""
-    return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
+    notes, pictures = (counts, f"{width} x {height} pixels."), _views(score.key, layers) if layers else ""
+    return image_section(number, f"Image {score.key}", f"F1 {shown(score.f1)}", notes, pictures)
 
 
 def _views(key: str, layers: ObjectLayers) -> Markup:
@@ -47,8 +44,7 @@ def _views(key: str, layers: ObjectLayers) -> Markup:
         _figure(f"image {key}: {_CAPTIONS[who]}", who, layers.size, shapes)
         for who, shapes in (("reference", layers.objects), ("prediction", layers.detections))
     )
-    photo = base64.b64encode(layers.photo).decode()
-    return tag("div", *figures, class_="views", style=f"background-image:url(data:image/jpeg;base64,{photo})")
+    return views(layers.photo, figures)
 
 
 def _figure(label: str, who: str, size: tuple[int, int], shapes: Sequence[ObjectShape]) -> Markup:

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mtf_imaging.evaluation.report.markup import Markup, join, tag
+from mtf_imaging.evaluation.report.markup import Markup, tag
 from mtf_imaging.evaluation.report.tables import (
     Groups,
+    headlines,
     left_edges,
     metric_cell,
     number_cell,
@@ -55,9 +56,7 @@ def object_overview(metrics: Mapping[str, Any], kinds: Sequence[str]) -> Markup:
     if metrics["score_threshold"] is None:
         score += ", no detection matches an object"
     figures += [(metrics["f1"], "F1", score)]
-    return join(
-        *(tag("div", tag("b", shown(value)), tag("span", name), tag("small", what)) for value, name, what in figures)
-    )
+    return headlines(figures)
 
 
 def measure_table(metrics: Mapping[str, Any], kinds: Sequence[str]) -> Markup:

@@ -4,8 +4,6 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from mtf_imaging.data.listing.image_files import stamps
 from mtf_imaging.files.atomic import write_bytes
 from mtf_imaging.files.case_errors import CaseFaults
@@ -19,9 +17,7 @@ from mtf_imaging.kinds.objects.reading.annotations import ObjectImage, annotatio
 from mtf_imaging.kinds.objects.reading.images import (
     ReadImage,
     read_image,
-    read_object_image,
-    upright_detections,
-    upright_image,
+    seen,
 )
 from mtf_imaging.kinds.objects.report.layers import make_object_layers
 from mtf_imaging.kinds.objects.report.page import pictured
@@ -66,7 +62,7 @@ class ObjectScoring(Scoring[ObjectImage, ReadImage, Detections]):
         scores, written = score_images(images, scored, own), detections_json(images, scored, own)
         layers = {
             images[number].key: make_object_layers(
-                *_seen(images[number], scored[number]), scores.matches[number], scores.counted_from, own
+                seen(images[number], scored[number]), scores.matches[number], scores.counted_from, own
             )
             for number in pictured(scores)
         }
@@ -75,7 +71,7 @@ class ObjectScoring(Scoring[ObjectImage, ReadImage, Detections]):
         write_object_scores(output_dir, scores, layers, own, self._own.progress, origin)
         write_bytes(output_dir / DETECTIONS, written)
         for image, detected in zip(images[: self._own.num_pictures], scored, strict=False):
-            picture = comparison(*_seen(image, detected), own, scores.counted_from)
+            picture = comparison(seen(image, detected), own, scores.counted_from)
             write_picture(picture_file(output_dir, image), picture)
         return [*scores.images]
 
@@ -84,9 +80,3 @@ class ObjectScoring(Scoring[ObjectImage, ReadImage, Detections]):
         files[self._annotations.name] = stamps(reference=self._annotations)
         files[DETECTIONS] = {"prediction": Stamp(DETECTIONS, hashlib.sha256(written).hexdigest())}
         return files
-
-
-def _seen(image: ObjectImage, detections: Detections) -> tuple[np.ndarray, ObjectImage, Detections]:
-    """Returns the upright pixels of an image, its upright objects, and the detections in them."""
-    upright = upright_image(image)
-    return read_object_image(upright), upright, upright_detections(detections, upright)

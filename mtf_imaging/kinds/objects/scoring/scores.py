@@ -13,6 +13,7 @@ from mtf_imaging.kinds.objects.description import ObjectDescription
 from mtf_imaging.kinds.objects.reading.annotations import ObjectImage
 from mtf_imaging.kinds.objects.scoring.coco import BOXES, MASKS, MEASURES, CocoScores, Matches, score_objects
 from mtf_imaging.kinds.objects.scoring.detections import Detections
+from mtf_imaging.plain_text import counted, decimals, text_table
 
 COUNTS = ("objects", "found", "false", "missed")
 
@@ -181,17 +182,11 @@ def scores_table(scores: ObjectScores) -> str:
     """Returns a plain-text table of the average precision for each category and for all."""
     names = ("ap", "ap50", "ap75", "ap_small", "ap_medium", "ap_large", "ar100")
     heads = ("AP", "AP50", "AP75", "small", "medium", "large", "AR100")
-    width = max(len(name) for name in ("category", *scores.boxes.categories))
     lines = []
     for kind, part in scores.by_kind.items():
-        lines.append(f"{kind}\n{'category':{width}}" + "".join(f"{head:>8}" for head in heads) + f"{'objects':>9}")
+        rows = [["category", *heads, "objects"]]
         for name, values in (*part.categories.items(), ("all", part.measures)):
-            cells = "".join(f"{_shown(values[key]):>8}" for key in names)
             count = values["objects"] if "objects" in values else sum(one.objects for one in scores.images)
-            lines.append(f"{name:{width}}{cells}{count:>9}")
-    lines.append(f"{len(scores.images)} image{'s' * (len(scores.images) != 1)}")
-    return "\n".join(lines)
-
-
-def _shown(value: float | int | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
+            rows.append([name, *(decimals(values[key]) for key in names), str(count)])
+        lines += [kind, *text_table(rows, (0, 6))]
+    return "\n".join([*lines, counted(len(scores.images), "image")])

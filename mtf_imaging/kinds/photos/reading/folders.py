@@ -80,8 +80,7 @@ def find_photos(folder: str | Path, split: str | None = None, need_labels: bool 
         if missing:
             raise DataError(
                 f"{folder}: {len(missing)} of {len(photos)} photos have no label image in {layout.label_folder}: "
-                f"{some([photo.key for photo in missing], 5)}. Fix: add the label images as PNG files, or leave these "
-                "photos out of the list or the folder."
+                f"{some([photo.key for photo in missing], 5)}. Fix: add them as PNG files, or leave these photos out."
             )
     return photos
 
@@ -117,8 +116,9 @@ def photo_description(folder: str | Path) -> PhotoDescription:
     return description
 
 
+@dataclass(frozen=True)
 class _Lists:
-    """A folder with lists of keys: PASCAL VOC or pairs.
+    """A folder with lists of keys: PASCAL VOC, pairs, or photos only.
 
     Attributes:
       image_folder, label_folder, list_folder: subfolders of the photos, the label images and the lists.
@@ -126,16 +126,11 @@ class _Lists:
       labels_select: whether, without a list, only photos with a label image belong to the data set.
     """
 
-    def __init__(
-        self,
-        image_folder: str,
-        label_folder: str,
-        list_folder: str,
-        classes: PhotoDescription | None,
-        labels_select: bool,
-    ):
-        self.image_folder, self.label_folder, self.list_folder = image_folder, label_folder, list_folder
-        self.classes, self.labels_select = classes, labels_select
+    image_folder: str
+    label_folder: str
+    list_folder: str
+    classes: PhotoDescription | None
+    labels_select: bool
 
     def description(self, folder: Path) -> PhotoDescription | None:
         """Returns the class description that applies without `classes.json`."""
@@ -169,9 +164,7 @@ class _Lists:
         if not path.exists():  # the ending may be in upper case
             path = path.with_suffix(_LIST.upper())
         keys = [normalize_name(line.strip()) for line in read_text(path).split("\n") if line.strip()]
-        twice = _repeated(keys)
-        if twice:
-            raise DataError(f"{path}: {len(twice)} photos occur twice: {some(twice, 5)}. Fix: list each photo once.")
+        _check_unique(keys, path)
         _check_photos_exist(folder / self.image_folder, keys, images, str(path))
         return keys
 
@@ -179,7 +172,7 @@ class _Lists:
 class _Cityscapes:
     """A folder with subfolders for splits and cities."""
 
-    label_folder = "gtFine"
+    label_folder, list_folder = "gtFine", ""
     _image_folder = "leftImg8bit"
 
     def description(self, folder: Path) -> PhotoDescription | None:
@@ -201,7 +194,7 @@ class _Cityscapes:
                 for image in image_files(city, PHOTOS, False, _is_cityscapes_photo):
                     stem = normalize_name(image.name[: -len(_CITYSCAPES_PHOTO)])
                     photos.append(Photo(f"{city.name}/{stem}", image, labels.get(f"{stem}{ending}".lower())))
-        _check_keys([photo.key for photo in photos], folder)
+        _check_unique([photo.key for photo in photos], folder)
         return photos
 
     def _label_ending(self, folder: Path) -> str:
@@ -212,35 +205,14 @@ class _Cityscapes:
         return _LABEL_IDS
 
 
-class _PhotosOnly:
-    """A folder of photos without labels."""
-
-    label_folder = "labels"
-
-    def description(self, folder: Path) -> PhotoDescription | None:
-        """Returns None, because such a folder does not define classes."""
-        return None
-
-    def splits(self, folder: Path) -> tuple[str, ...]:
-        """Returns an empty list."""
-        return ()
-
-    def photos(self, folder: Path, split: str | None, need_labels: bool) -> list[Photo]:
-        """Lists the photos."""
-        if need_labels:
-            raise DataError(
-                f"{folder}: contains photos without label images. Fix: give a folder that contains {_LABELED}."
-            )
-        return [Photo(key, path, None) for key, path in sorted(files_by_stem(folder, PHOTOS).items())]
-
-
 # {subfolder: folder structure}, in the order in which they are recognized
 _LAYOUTS = {
     "JPEGImages": _Lists("JPEGImages", "SegmentationClass", "ImageSets/Segmentation", VOC, labels_select=True),
     "leftImg8bit": _Cityscapes(),
     "images": _Lists("images", "labels", "splits", None, labels_select=False),
 }
-_Layout = _Lists | _Cityscapes | _PhotosOnly
+_PHOTOS_ONLY = _Lists(".", "labels", "splits", None, labels_select=False)
+_Layout = _Lists | _Cityscapes
 
 
 def _layout(folder: Path) -> _Layout:
@@ -249,7 +221,7 @@ def _layout(folder: Path) -> _Layout:
     if layout is not None:
         return layout
     if image_files(folder, PHOTOS, subfolders=False):
-        return _PhotosOnly()
+        return _PHOTOS_ONLY
     inside = [path for path in _subfolders(folder, depth=2) if _layout_or_none(path)]
     forms = f"a folder that contains {_LABELED}; for prediction, photos ({PHOTOS.shown}) are enough"
     fix = f"give {inside[0] if inside else forms}"
@@ -265,24 +237,21 @@ def _check_split(folder: Path, layout: _Layout, split: str) -> None:
     names = layout.splits(folder)
     if split in names:
         return
+    why, fix = did_you_mean(split, names), f"choose one of {', '.join(names)}"
     if not names:
-        where = f"{layout.list_folder}/{split}.txt" if isinstance(layout, _Lists) else "a folder like PASCAL VOC's"
-        raise DataError(
-            f"{folder}: has no split '{split}', because it has no lists of photos. "
-            f"Fix: write {where} with a name per line, or set split to None for all photos.",
-            ["split"],
-        )
-    raise DataError(
-        f"{folder}: has no split '{split}'.{did_you_mean(split, names)} Fix: choose one of {', '.join(names)}.",
-        ["split"],
-    )
+        why = " It has no lists."
+        fix = f"write {layout.list_folder}/{split}.txt with a name per line, or set split to None for all photos"
+    raise DataError(f"{folder}: has no split '{split}'.{why} Fix: {fix}.", ["split"])
 
 
 def _check_folder(folder: Path, name: str) -> None:
     with access_named(folder / name):
         exists = (folder / name).is_dir()
     if not exists:
-        raise DataError(f"{folder}: has no folder {name} of label images. Fix: add it, or check the path.")
+        raise DataError(
+            f"{folder}: has no folder {name}, so it contains photos without label images. Fix: give a folder that "
+            f"contains {_LABELED}."
+        )
 
 
 def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[str, Path], source: str) -> None:
@@ -296,16 +265,10 @@ def _check_photos_exist(image_folder: Path, keys: Sequence[str], images: dict[st
         )
 
 
-def _check_keys(keys: Sequence[str], folder: Path) -> None:
-    twice = _repeated(keys)
+def _check_unique(keys: Sequence[str], where: Path) -> None:
+    twice = sorted(key for key, count in Counter(keys).items() if count > 1)
     if twice:
-        raise DataError(
-            f"{folder}: {len(twice)} photos have the name of another one: {some(twice, 5)}. Fix: rename them."
-        )
-
-
-def _repeated(names: Sequence[str]) -> list[str]:
-    return sorted(name for name, count in Counter(names).items() if count > 1)
+        raise DataError(f"{where}: {len(twice)} photos occur twice: {some(twice, 5)}. Fix: list each photo once.")
 
 
 def _subfolders(folder: Path, depth: int = 1) -> list[Path]:

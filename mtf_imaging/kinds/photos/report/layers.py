@@ -10,7 +10,7 @@ from PIL import Image
 
 from mtf_imaging.kinds.output import jpeg
 from mtf_imaging.kinds.photos.description import PhotoDescription
-from mtf_imaging.kinds.photos.pictures import WRONG, shrink, wrong_pixels
+from mtf_imaging.kinds.photos.pictures import WRONG, LabeledPhoto, wrong_pixels
 from mtf_imaging.kinds.photos.scoring.scores import PhotoScore
 
 MAX_SIDE = 640  # pixels; larger photos are shrunk
@@ -39,23 +39,9 @@ class PhotoLayers:
     ignored: bytes | None
 
 
-def make_layers(
-    photo: np.ndarray,
-    prediction: np.ndarray,
-    reference: np.ndarray,
-    description: PhotoDescription,
-    max_side: int = MAX_SIDE,
-) -> PhotoLayers:
-    """Creates the pictures of a photo.
-
-    Args:
-      photo: uint8 `[height, width, 3]`.
-      prediction: classes `[height, width]`.
-      reference: classes and the ignore label, `[height, width]`.
-      description: the classes and their colors.
-      max_side: the largest height and width of the pictures.
-    """
-    photo, prediction, reference = (shrink(image, max_side) for image in (photo, prediction, reference))
+def make_layers(labeled: LabeledPhoto, description: PhotoDescription) -> PhotoLayers:
+    """Creates the pictures of a photo with the colors of its classes."""
+    photo, prediction, reference = labeled.shrunk(MAX_SIDE)
     layers = {}
     for who, labels in (("reference", reference), ("prediction", prediction)):
         for label, color in enumerate(description.colors):
@@ -88,26 +74,14 @@ class WorstPhotos:
         self._count = 0
         self.layers: dict[str, PhotoLayers] = {}
 
-    def add(
-        self,
-        score: PhotoScore,
-        photo: np.ndarray,
-        prediction: np.ndarray,
-        reference: np.ndarray,
-        description: PhotoDescription,
-    ) -> None:
-        """Adds a photo's pictures if it is among the worst so far; beyond the limit, the best photo's are dropped.
-
-        Args:
-          score: the scores of the photo.
-          photo, prediction, reference, description: the arguments of `make_layers`.
-        """
+    def add(self, score: PhotoScore, labeled: LabeledPhoto, description: PhotoDescription) -> None:
+        """Adds a photo's pictures if it is among the worst so far; beyond the limit, the best photo's are dropped."""
         self._count += 1
         entry = (-math.inf if score.mean_iou is None else -score.mean_iou, -self._count, score.key)
         is_full = len(self._best_first) >= self._limit
         if is_full and (not self._limit or entry < self._best_first[0]):
             return
-        self.layers[score.key] = make_layers(photo, prediction, reference, description)
+        self.layers[score.key] = make_layers(labeled, description)
         if is_full:
             *_, dropped = heapq.heapreplace(self._best_first, entry)
             del self.layers[dropped]

@@ -1,12 +1,20 @@
 """The photo report as one HTML page, in the same frame as the volume report."""
 
-import base64
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from mtf_imaging.evaluation.report.distribution import Dot, distribution
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
-from mtf_imaging.evaluation.report.shell import checkbox, fill, image_pages_style, layered_figure, page_html
+from mtf_imaging.evaluation.report.shell import (
+    checkbox,
+    data_url,
+    fill,
+    image_pages_style,
+    image_section,
+    layered_figure,
+    page_html,
+    views,
+)
 from mtf_imaging.evaluation.report.tables import shown
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.report import tables as photo_tables
@@ -27,12 +35,9 @@ def photo_section(number: int, score: PhotoScore, layers: PhotoLayers | None, de
       description: the classes.
     """
     measures = f"mean IoU {shown(score.mean_iou)}, pixel accuracy {shown(score.pixel_accuracy)}"
-    head = tag("h3", tag("a", f"Photo {score.key}", href=f"#c{number}"), " ", tag("small", measures))
     height, width = score.size
-    size = f"{width} x {height} pixels."
-    notes = tag("p", "IoU: ", class_ious(score, description), ". ", size, class_="note")
-    views = _views(score.key, layers) if layers else ""
-    return tag("section", head, notes, views, id=f"c{number}", data_case=score.key, class_="case")
+    notes = "IoU: ", class_ious(score, description), f". {width} x {height} pixels."
+    return image_section(number, f"Photo {score.key}", measures, notes, _views(score.key, layers) if layers else "")
 
 
 def class_ious(score: PhotoScore, description: PhotoDescription) -> str:
@@ -53,21 +58,16 @@ def _views(key: str, layers: PhotoLayers) -> Markup:
     }
     parts["difference"] = [(f"difference {name}", png) for name, png in wrong if png]
     figures = (_figure(f"photo {key}: {caption}", who, layers, parts[who]) for who, caption in _CAPTIONS.items())
-    photo = f"background-image:url({_data('jpeg', layers.photo)})"
-    return tag("div", *figures, class_="views", style=photo)
+    return views(layers.photo, figures)
 
 
 def _figure(label: str, who: str, layers: PhotoLayers, pngs: Iterable[tuple[str, bytes]]) -> Markup:
     pictures = (
-        tag("img", src=_data("png", png), alt="", class_=f"layer {classes}", loading="lazy", decoding="async")
+        tag("img", src=data_url("png", png), alt="", class_=f"layer {classes}", loading="lazy", decoding="async")
         for classes, png in pngs
     )
     photo = tag("div", class_="photo colorless" if who == "difference" else "photo")
     return layered_figure(label, who, _CAPTIONS[who], layers.size, photo, *pictures)
-
-
-def _data(kind: str, content: bytes) -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
 
 
 def photo_report_html(
@@ -124,7 +124,4 @@ def _shown_text(count: int, shown: int) -> str:
     """Returns the sentence about photos without pictures, or "" if there are none."""
     if shown >= count:
         return ""
-    if not shown:
-        return "No pictures are stored. "
-    which = "Only the photo" if shown == 1 else f"Only the {shown} photos"
-    return f"{which} with the lowest mean IoU {'has' if shown == 1 else 'have'} pictures. "
+    return f"Only {counted(shown, 'photo')}, with the lowest mean IoU, have pictures. "

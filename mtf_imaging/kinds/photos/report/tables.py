@@ -8,10 +8,10 @@ from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.tables import (
     DASH,
     Groups,
+    headlines,
     left_edges,
     metric_cell,
     number_cell,
-    shown,
     sortable_table,
     titled_table,
 )
@@ -36,16 +36,8 @@ _STRONGEST = 0.7  # opacity of a cell with all pixels of its class; text stays r
 
 def photo_overview(metrics: dict) -> Markup:
     """Returns the headline figures: the measures over all classes."""
-    return join(
-        *(
-            tag("div", tag("b", shown(metrics[name])), tag("span", TITLES[name][0]), tag("small", what))
-            for name, what in zip(
-                MEASURES,
-                ("over classes", "over pixels", "over classes", "by pixels of classes", "over classes"),
-                strict=True,
-            )
-        )
-    )
+    whats = ("over classes", "over pixels", "over classes", "by pixels of classes", "over classes")
+    return headlines((metrics[name], TITLES[name][0], what) for name, what in zip(MEASURES, whats, strict=True))
 
 
 def class_table(metrics: dict, description: PhotoDescription) -> Markup:

@@ -17,7 +17,7 @@ from mtf_imaging.kinds.output import write_picture
 from mtf_imaging.kinds.photos.description import PhotoDescription, check_same_classes
 from mtf_imaging.kinds.photos.infer import ReadPhoto
 from mtf_imaging.kinds.photos.output import evaluation_files
-from mtf_imaging.kinds.photos.pictures import comparison
+from mtf_imaging.kinds.photos.pictures import LabeledPhoto, comparison
 from mtf_imaging.kinds.photos.reading.folders import CLASSES_FILE, Photo, photo_description
 from mtf_imaging.kinds.photos.reading.label_images import read_labeled_photo, write_label_image
 from mtf_imaging.kinds.photos.report.layers import PhotoLayers, WorstPhotos
@@ -52,13 +52,13 @@ class PhotoScoring(Scoring[Photo, ReadPhoto, np.ndarray]):
         return ReadPhoto(*read_labeled_photo(image, self._description))
 
     def score(self, image: Photo, read: ReadPhoto, result: np.ndarray, files: ResultFiles) -> PhotoScore:
-        own, reference = self._description, read.reference
-        assert reference is not None
+        assert read.reference is not None
+        own, labeled = self._description, LabeledPhoto(read.pixels, result, read.reference)
         write_label_image(files.prediction, result, own)
         if files.picture is not None:
-            write_picture(files.picture, comparison(read.pixels, result, reference, own))
-        score = score_photo(image.key, result, reference, own)
-        self._worst.add(score, read.pixels, result, reference, own)
+            write_picture(files.picture, comparison(labeled, own))
+        score = score_photo(image.key, result, read.reference, own)
+        self._worst.add(score, labeled, own)
         self._files[image.key] = stamps(prediction=files.prediction, reference=image.labels, image=image.image)
         return score
 

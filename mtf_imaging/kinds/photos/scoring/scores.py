@@ -12,6 +12,7 @@ from mtf_imaging.evaluation.volume_scores.files import write_metrics_files
 from mtf_imaging.kinds.photos.description import PhotoDescription
 from mtf_imaging.kinds.photos.scoring.boundary import TOLERANCE, boundary_f
 from mtf_imaging.kinds.photos.scoring.confusion import Confusion, confusion
+from mtf_imaging.plain_text import counted, decimals, text_table
 
 # The measures over all classes, in the order of metrics.json.
 MEASURES = ("mean_iou", "pixel_accuracy", "mean_class_accuracy", "frequency_weighted_iou", "boundary_f")
@@ -27,14 +28,12 @@ class PhotoScore:
       size: its height and width.
       confusion: its pixel counts.
       boundary_f: the boundary F of each class; None if the reference does not have the class.
-      tolerance: the tolerance of the boundary F, as a share of the diagonal.
     """
 
     key: str
     size: tuple[int, int]
     confusion: Confusion
     boundary_f: tuple[float | None, ...]
-    tolerance: float = TOLERANCE
 
     @property
     def mean_iou(self) -> float | None:
@@ -47,13 +46,7 @@ class PhotoScore:
         return self.confusion.pixel_accuracy
 
 
-def score_photo(
-    key: str,
-    prediction: np.ndarray,
-    reference: np.ndarray,
-    description: PhotoDescription,
-    tolerance: float = TOLERANCE,
-) -> PhotoScore:
+def score_photo(key: str, prediction: np.ndarray, reference: np.ndarray, description: PhotoDescription) -> PhotoScore:
     """Scores the prediction for one photo.
 
     Args:
@@ -61,7 +54,6 @@ def score_photo(
       prediction: classes `[height, width]`.
       reference: classes and the ignore label, `[height, width]`.
       description: the classes and the ignore label.
-      tolerance: the largest distance of matching boundaries, as a share of the photo's diagonal.
 
     Raises:
       ShapeError: prediction and reference differ in size.
@@ -69,9 +61,9 @@ def score_photo(
     """
     options = len(description.classes), description.ignore_label
     counts = confusion(prediction, reference, *options)
-    boundaries = boundary_f(prediction, reference, *options, tolerance)
+    boundaries = boundary_f(prediction, reference, *options)
     height, width = reference.shape
-    return PhotoScore(key, (height, width), counts, tuple(boundaries), tolerance)
+    return PhotoScore(key, (height, width), counts, tuple(boundaries))
 
 
 def worst_first(scores: Sequence[PhotoScore]) -> list[int]:
@@ -105,7 +97,7 @@ def photo_metrics(scores: Sequence[PhotoScore], description: PhotoDescription) -
     for name, values in zip(description.classes, by_class, strict=True):
         classes[name]["photos"] = sum(value is not None for value in values)
     return {
-        "boundary_tolerance": scores[0].tolerance,
+        "boundary_tolerance": TOLERANCE,
         **_fields(total, boundaries),
         "classes": classes,
         "confusion": total.counts.tolist(),
@@ -143,17 +135,13 @@ def scores_table(scores: Sequence[PhotoScore], description: PhotoDescription) ->
     pixel accuracy 0.750, 1 photo
     """
     metrics = photo_metrics(scores, description)
-    digits = max(8, len(str(sum(values["pixels"] for values in metrics["classes"].values()))) + 2)
-    width = max(len(name) for name in ("class", *description.classes))
-    lines = [f"{'class':{width}}{'IoU':>8}{'accuracy':>10}{'boundary F':>12}{'pixels':>{digits}}"]
-    rows = [(name, *(values[key] for key in CLASS_MEASURES[:4])) for name, values in metrics["classes"].items()]
-    means = (metrics[key] for key in ("mean_iou", "mean_class_accuracy", "boundary_f"))
-    for name, iou, accuracy, boundary, pixels in (*rows, ("mean", *means, "")):
-        line = f"{name:{width}}{_shown(iou):>8}{_shown(accuracy):>10}{_shown(boundary):>12}{pixels:>{digits}}"
-        lines.append(line.rstrip())
-    count = f"{len(scores)} photo{'s' * (len(scores) != 1)}"
-    lines.append(f"pixel accuracy {_shown(metrics['pixel_accuracy'])}, {count}")
-    return "\n".join(lines)
+    names = CLASS_MEASURES[:4]
+    rows = [[name, *(values[key] for key in names)] for name, values in metrics["classes"].items()]
+    means = [metrics[key] for key in ("mean_iou", "mean_class_accuracy", "boundary_f")]
+    cells = [[name, *map(decimals, shares), str(pixels)] for name, *shares, pixels in [*rows, ["mean", *means, ""]]]
+    lines = text_table([["class", "IoU", "accuracy", "boundary F", "pixels"], *cells], (0, 6))
+    pixels = f"pixel accuracy {decimals(metrics['pixel_accuracy'])}, {counted(len(scores), 'photo')}"
+    return "\n".join([*lines, pixels])
 
 
 def _photo_fields(score: PhotoScore, description: PhotoDescription) -> dict:
@@ -189,7 +177,3 @@ def _mean(values: Sequence[float | None]) -> float | None:
     """Returns the mean of the defined values; their order does not change the result."""
     known = [value for value in values if value is not None]
     return math.fsum(known) / len(known) if known else None
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:.3f}"
