@@ -1,6 +1,7 @@
 """Feeds files with random faults to the readers: a file is read, or refused by name, and nothing else happens."""
 
 import contextlib
+import importlib
 import json
 import os
 import random
@@ -31,11 +32,19 @@ class Kind(NamedTuple):
 
     Attributes:
       write: writes a good file into a folder, and returns it.
-      read: reads the file.
+      reader: the function that reads the file, or its module and name.
+      up: the number of folders from the file to the path that the function takes.
     """
 
     write: Callable[[Path], Path]
-    read: Callable[[Path], Any]
+    reader: str | Callable[[Path], Any]
+    up: int = 0
+
+    def read(self, path: Path) -> None:
+        """Reads the file."""
+        module, _, name = self.reader.rpartition(".") if isinstance(self.reader, str) else ("", "", "")
+        reader = getattr(importlib.import_module(module), name) if module else self.reader
+        reader([path, *path.parents][self.up])
 
 
 def results(output_dir: Path) -> Results:
@@ -207,15 +216,12 @@ def _described(folder: Path) -> Path:
     return _text("dataset.json", json.dumps(fields | {"numTraining": 1}))(folder)
 
 
-def _keras(name: str) -> Callable[[Path], Path]:
-    def write(folder: Path) -> Path:
-        import keras
+def _keras(folder: Path) -> Path:
+    import keras
 
-        layers = [keras.layers.Input((8, 8, 1)), keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization()]
-        keras.Sequential(layers).save(folder / name)
-        return folder / name
-
-    return write
+    layers = [keras.layers.Input((8, 8, 1)), keras.layers.Conv2D(2, 3), keras.layers.BatchNormalization()]
+    keras.Sequential(layers).save(folder / "a.keras")
+    return folder / "a.keras"
 
 
 def _torch(folder: Path) -> Path:
@@ -230,52 +236,6 @@ def _safetensors(folder: Path) -> Path:
 
     save_file({"conv.weight": np.ones((2, 3, 3), np.float32)}, folder / "a.safetensors")
     return folder / "a.safetensors"
-
-
-def _volume(path: Path) -> None:
-    from mtf_imaging.data.reading.images import read_volume
-
-    read_volume(path)
-
-
-def _series(path: Path) -> None:
-    _volume(path.parent)
-
-
-def _segmentation(path: Path) -> None:
-    from mtf_imaging.data.reading.images import read_segmentation
-
-    read_segmentation(path)
-
-
-def _photo(path: Path) -> None:
-    from mtf_imaging.data.pixels.photo_files import read_photo
-
-    read_photo(path)
-
-
-def _picture_volume(path: Path) -> None:
-    from mtf_imaging.data.formats.all_formats import open_stored
-
-    open_stored(path, ("red", "green", "blue"))
-
-
-def _description(path: Path) -> None:
-    from mtf_imaging.data.cases.cases import find_data_set
-
-    find_data_set(path.parent)
-
-
-def _objects(path: Path) -> None:
-    from mtf_imaging.kinds.objects.reading.annotations import find_object_images
-
-    find_object_images(path.parents[1], "train")
-
-
-def _table(path: Path) -> None:
-    from mtf_imaging.data.images.spacing_table import read_spacing_table
-
-    read_spacing_table(path)
 
 
 def _weights(path: Path) -> None:
@@ -302,30 +262,37 @@ setup.batch_size = 1
 train.optimizer = @Adam()
 Adam.learning_rate = 0.003
 """
+_DATA = "mtf_imaging.data"
+_VOLUME, _MASK = f"{_DATA}.reading.images.read_volume", f"{_DATA}.reading.images.read_segmentation"
+_PHOTO = f"{_DATA}.pixels.photo_files.read_photo"
+_TABLE = "case,x,y,z\n28,0.57,0.57,1.6\n29,0.78,0.78,1.6\n"
 KINDS = {
-    "NIfTI": Kind(lambda folder: nifti.write(folder / "a.nii", nifti.abdomen()[0]), _volume),
-    "NIfTI in gzip": Kind(lambda folder: nifti.write(folder / "a.nii.gz", nifti.abdomen()[0]), _volume),
-    "mask": Kind(lambda folder: nifti.write(folder / "a.nii", nifti.abdomen()[1]), _segmentation),
-    "FreeSurfer": Kind(_mgz, _volume),
-    "MetaImage": Kind(_itk("a.mha", False), _volume),
-    "MetaImage header": Kind(_itk("a.mhd", True), _volume),
-    "NRRD": Kind(_itk("a.nrrd", True), _volume),
-    "NRRD header": Kind(_itk("a.nhdr", False), _volume),
-    "DICOM": Kind(_plane(), _series),
-    "DICOM in RLE": Kind(_plane("RLE"), _series),
-    "DICOM deflated": Kind(_plane("deflated"), _series),
-    "DICOM enhanced": Kind(_enhanced, _series),
-    "DICOM-SEG": Kind(_dicom_seg, _segmentation),
-    "OME-Zarr image": Kind(_in_zarr(".zattrs"), _series),
-    "OME-Zarr array": Kind(_in_zarr("0/.zarray"), lambda path: _volume(path.parents[1])),
-    "OME-Zarr chunk": Kind(_in_zarr("0/0/0/0"), lambda path: _volume(path.parents[3])),
-    "PNG": Kind(_picture("a.png"), _photo),
-    "JPEG": Kind(_picture("a.jpg"), _photo),
-    "TIFF": Kind(_picture("a.tif"), _picture_volume),
-    "dataset.json": Kind(_described, _description),
-    "COCO": Kind(lambda folder: photos.annotations_of(photos.write_objects(folder)), _objects),
-    "spacing table": Kind(_text("spacing.csv", "case,x,y,z\n28,0.57,0.57,1.6\n29,0.78,0.78,1.6\n"), _table),
-    "Keras": Kind(_keras("a.keras"), _weights),
+    "NIfTI": Kind(lambda folder: nifti.write(folder / "a.nii", nifti.abdomen()[0]), _VOLUME),
+    "NIfTI in gzip": Kind(lambda folder: nifti.write(folder / "a.nii.gz", nifti.abdomen()[0]), _VOLUME),
+    "mask": Kind(lambda folder: nifti.write(folder / "a.nii", nifti.abdomen()[1]), _MASK),
+    "FreeSurfer": Kind(_mgz, _VOLUME),
+    "MetaImage": Kind(_itk("a.mha", False), _VOLUME),
+    "MetaImage header": Kind(_itk("a.mhd", True), _VOLUME),
+    "NRRD": Kind(_itk("a.nrrd", True), _VOLUME),
+    "NRRD header": Kind(_itk("a.nhdr", False), _VOLUME),
+    "DICOM": Kind(_plane(), _VOLUME, 1),
+    "DICOM in RLE": Kind(_plane("RLE"), _VOLUME, 1),
+    "DICOM deflated": Kind(_plane("deflated"), _VOLUME, 1),
+    "DICOM enhanced": Kind(_enhanced, _VOLUME, 1),
+    "DICOM-SEG": Kind(_dicom_seg, _MASK),
+    "OME-Zarr image": Kind(_in_zarr(".zattrs"), _VOLUME, 1),
+    "OME-Zarr array": Kind(_in_zarr("0/.zarray"), _VOLUME, 2),
+    "OME-Zarr chunk": Kind(_in_zarr("0/0/0/0"), _VOLUME, 4),
+    "PNG": Kind(_picture("a.png"), _PHOTO),
+    "JPEG": Kind(_picture("a.jpg"), _PHOTO),
+    "TIFF": Kind(_picture("a.tif"), _PHOTO),
+    "dataset.json": Kind(_described, f"{_DATA}.cases.cases.find_data_set", 1),
+    "COCO": Kind(
+        lambda folder: photos.annotations_of(photos.write_objects(folder)),
+        "mtf_imaging.kinds.objects.reading.instances.read_instances",
+    ),
+    "spacing table": Kind(_text("spacing.csv", _TABLE), f"{_DATA}.images.spacing_table.read_spacing_table"),
+    "Keras": Kind(_keras, _weights),
     "PyTorch": Kind(_torch, _weights),
     "safetensors": Kind(_safetensors, _weights),
     "gin": Kind(_text("job.gin", _JOB), _gin),

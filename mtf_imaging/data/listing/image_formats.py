@@ -58,9 +58,9 @@ VOLUME_FORMATS = ImageFormat(f"{_NAMES}, MetaImage or DICOM", _MIXED_ENDINGS, NI
 OUTPUT_FORMATS = {  # of predicted segmentations of volumes, by setting
     "nifti": NIFTI,
     "ome-zarr": OME_ZARR,
+    "mgz": MGH,
     "nrrd": ImageFormat("NRRD", (".nrrd",), ".nrrd"),
     "mha": ImageFormat("MetaImage", (".mha",), ".mha"),
-    "mgz": MGH,
     "dicom-seg": DICOM_SEG,
 }
 ENDINGS = tuple(ending for image_format in FORMATS for ending in reversed(image_format.endings))
