@@ -38,8 +38,7 @@ _PNG, _OUT_OF_PLANE = ".png", 999.0  # nnU-Net's thickness of pictures
 _CLIPPED, _MASKED = "clipped to percentiles", "z-score of nonzero voxels"
 _SCHEMES = {"CTNormalization": _CLIPPED, "ZScoreNormalization": "z-score", "RGBTo01Normalization": "rgb_to_0_1"}
 _WHY = {  # {property: reason for a difference}
-    "levels": "the input is larger",
-    "pools": "the input is larger",
+    "pools": "as the levels",
     "steps": "as many voxels as nnU-Net sees",
     "flips": "names of sides",
     "rotation": "the shape of the input",
@@ -187,7 +186,7 @@ def row(name: str, stored: dict[str, Any]) -> list[str]:
     same = [key for key in own if own[key] == other[key]]
     differ = [key for key in own if key not in same]
     fits = "whole volumes fit" if plan.patch is None else "the largest that fits, by our estimates"
-    why = _WHY | {"input": fits, "batch": plan.batch_size.reason}
+    why = _WHY | {"input": fits, "batch": plan.batch_size.reason, "levels": plan.network["depth"].reason}
     equal, *others = (
         "; ".join(f"{key} {one[key]}" for key in keys) for one, keys in ((own, same), (other, differ), (own, differ))
     )

@@ -71,7 +71,7 @@ def label_image_attributes(affine: np.ndarray) -> dict[str, Any]:
 
 def facts_to_fields(facts: Facts) -> dict[str, Any]:
     """Converts facts to JSON fields, which `facts_from_fields` reads; numbers keep all of their bits."""
-    return {
+    fields = {
         **vars(facts),
         "affine": np.asarray(facts.affine, np.float64).tolist(),
         "shape": [int(size) for size in facts.shape],
@@ -79,6 +79,7 @@ def facts_to_fields(facts: Facts) -> dict[str, Any]:
         "sampled_at": None if facts.sampled_at is None else [float(mm) for mm in facts.sampled_at],
         "statistics": [dataclasses.asdict(channel) for channel in facts.statistics],
     }
+    return {name: value for name, value in fields.items() if value is not False}  # whole images lack is_cropped
 
 
 def facts_from_fields(fields: dict[str, Any]) -> Facts:
