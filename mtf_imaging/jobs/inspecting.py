@@ -24,8 +24,8 @@ from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.listing.image_formats import FORMATS
 from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.modality import content_of
-from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_labels
+from mtf_imaging.data.reading.open_sources import open_image_source
 from mtf_imaging.data.records.convert import stored_axes
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
@@ -280,8 +280,8 @@ def _page(
     description = data.description if data else LITS
     labeled = [(case, case.labels) for case in (data.cases if data else ()) if case.labels and case.key in read]
     for case, mask in labeled[:_PICTURES]:
-        image = read_image(case.channels, description, known)
-        pictures.append(case_pictures(case.key, image, read_labels(mask, image, description), description))
+        with contextlib.closing(open_image_source(case.channels, description, known)) as image:
+            pictures.append(case_pictures(case.key, image, read_labels(mask, image, description), description))
     return data_page(found.all_rows, found.table, pictures, colors or mask_colors(description), mask_style(description))
 
 

@@ -207,9 +207,9 @@ def test_slices_of_any_size(run):
         (
             ["--hardware", "h20"],
             "mtf-imaging: hardware 'h20' is unknown. Did you mean 'h200'? Known: h200, h100, a100, a100_40gb, v100, "
-            "l40s, a10, l4, t4, rtx4090. Fix: use one of these, or define your own hardware by its name, memory "
-            "(bytes), flops and flops_float32 (operations per second), link, bandwidth and network (bytes per second) "
-            "and latency (seconds).\n"
+            "l40s, a10, l4, t4, rtx4090, tpu_v2, tpu_v3. Fix: use one of these, or define your own hardware by its "
+            "name, memory (bytes), flops and flops_float32 (operations per second), link, bandwidth and network (bytes "
+            "per second) and latency (seconds).\n"
             "On the command line: --hardware (for instance h200, or a gin file; see docs/guides/gpus.md).\n",
         ),
         (["--hardware", "nosuch.gin"], "there is no gin file 'nosuch.gin'"),

@@ -143,7 +143,7 @@ def test_one_file_of_several_channels_is_predicted(regions, tmp_path):
 
 
 def test_the_liver_task_is_refused(regions, tmp_path):
-    with pytest.raises(ConfigError, match=r"^LiverTumorSegmentation: .*Fix: use unet3d\.Segmentation"):
+    with pytest.raises(ConfigError, match=r"^LiverTumorSegmentation needs .*Fix: use unet3d\.Segmentation"):
         mi.jobs.train(
             task=LiverTumorSegmentation(), data=regions / "records", model_dir=tmp_path / "run", progress=False
         )

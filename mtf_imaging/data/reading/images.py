@@ -15,8 +15,7 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.lost_geometry import why_lost, with_known_size
 from mtf_imaging.data.images.sources import read_whole
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
-from mtf_imaging.data.reading.channels import Image
-from mtf_imaging.data.reading.open_sources import open_mask, open_segmentation, open_volume
+from mtf_imaging.data.reading.open_sources import Placed, open_mask, open_segmentation, open_volume
 
 
 @dataclasses.dataclass(frozen=True)
@@ -110,12 +109,12 @@ def read_segmentation(
     return Segmentation(read_whole(source), source.geometry, source.path)
 
 
-def read_labels(path: str | Path, volume: Volume | Image | Segmentation, description: Description = LITS) -> np.ndarray:
+def read_labels(path: str | Path, volume: Placed, description: Description = LITS) -> np.ndarray:
     """Reads the labels for `volume` as uint8 `[x, y, z]`; see `read_mask`."""
     return read_mask(path, volume, description).labels
 
 
-def read_mask(path: str | Path, volume: Volume | Image | Segmentation, description: Description = LITS) -> Segmentation:
+def read_mask(path: str | Path, volume: Placed, description: Description = LITS) -> Segmentation:
     """Reads the segmentation of `volume`.
 
     Args:

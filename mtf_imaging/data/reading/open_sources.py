@@ -36,8 +36,11 @@ _OTHER = "OT"  # the modality of files converted by programs that did not know i
 class Placed(Protocol):
     """An image or a mask: its geometry and its file."""
 
-    geometry: Geometry
-    path: Path
+    @property
+    def geometry(self) -> Geometry: ...
+
+    @property
+    def path(self) -> Path: ...
 
 
 def open_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> ImageSource:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.reading.channels import Image
+from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import image_pages_style, page_html
 from mtf_imaging.evaluation.report.tables import titled_table
@@ -14,7 +14,7 @@ from mtf_imaging.evaluation.volume_report.overlay import make_overlays
 from mtf_imaging.evaluation.volume_report.pictures import views_markup
 
 
-def case_pictures(key: str, image: Image, labels: np.ndarray, description: Description) -> Markup:
+def case_pictures(key: str, image: ImageSource, labels: np.ndarray, description: Description) -> Markup:
     """Returns the slices of a case with the outlines of its masks.
 
     Args:
