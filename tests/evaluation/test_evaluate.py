@@ -95,7 +95,7 @@ def test_predictions_are_not_written_to_the_input_folder(tmp_path, folder):
     with pytest.raises(DataError, match="would be overwritten"):
         predict_cases(volume, volume, GRID, oracle)
     with pytest.raises(
-        DataError, match=r"needs a name that ends in \.nii, \.nii\.gz, \.ome\.zarr, \.nrrd, \.mha or \.dcm"
+        DataError, match=r"needs a name that ends in \.nii, \.nii\.gz, \.ome\.zarr, \.mgh, .* \.mha or \.dcm"
     ):
         predict_cases(volume, tmp_path / "out.png", GRID, oracle)
     with pytest.raises(DataError, match=r"out\.nii\.gz: the input .* is a folder, so .* Fix: name a folder"):
