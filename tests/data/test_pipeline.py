@@ -90,7 +90,7 @@ def test_augmentation_flips_image_and_labels_alike_and_stays_in_range(records):
     assert len(seen) == 4
     for batch in take(Records(augmentation=ALL).training_batches(records, 1, seed=0), 5):
         assert 0 <= np.min(batch["image"]) <= np.max(batch["image"]) <= 1
-    with pytest.raises(DataError, match=r"flips \('t',\)"):
+    with pytest.raises(ConfigError, match=r"flips = \('t',\)"):
         Augmentation(flips=("t",))
 
 

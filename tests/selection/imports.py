@@ -12,6 +12,7 @@ FOLDERS = (PACKAGE, "models", "benchmarks", "tests")
 # Files that import modules whose names their sources do not contain, with these modules. "a.*" stands for all of a.
 DYNAMIC = {
     "benchmarks.partition.contender": ["benchmarks.partition.*"],
+    "benchmarks.reliability.mutations": ["mtf_imaging.*"],  # the readers of files
     "mtf_imaging.cli.commands.all_commands": ["mtf_imaging.cli.commands.*"],
     "mtf_imaging.cli.config.configurables": ["mtf_imaging.models.*"],
     "mtf_imaging.cli.config.gin_config": ["mtf_imaging.models.*"],  # gin files import the models
