@@ -36,8 +36,8 @@ _STRONGEST = 0.7  # opacity of a cell with all pixels of its class; text stays r
 
 def photo_overview(metrics: dict) -> Markup:
     """Returns the headline figures: the measures over all classes."""
-    whats = ("over classes", "over pixels", "over classes", "by pixels of classes", "over classes")
-    return headlines((metrics[name], TITLES[name][0], what) for name, what in zip(MEASURES, whats, strict=True))
+    scopes = ("over classes", "over pixels", "over classes", "by pixels of classes", "over classes")
+    return headlines((metrics[name], TITLES[name][0], what) for name, what in zip(MEASURES, scopes, strict=True))
 
 
 def class_table(metrics: dict, description: PhotoDescription) -> Markup:
