@@ -28,6 +28,11 @@ class History:
     ) -> None:
         self.task, self.model_dir, self.stopped, self.measures = task, Path(model_dir), stopped, measures or {}
 
+    def __repr__(self) -> str:
+        losses = self.losses.get("loss", [])
+        last = f", last loss {losses[-1]:.4g}" if losses else ""
+        return f"<History of {len(losses)} steps{last}, run in {self.model_dir}>"
+
     @functools.cached_property
     def losses(self) -> dict[str, list[float]]:
         """The loss and the measures of the task after each step, and "step", by name."""

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import signal
+import types
 
 import nibabel
 import numpy as np
@@ -245,7 +246,7 @@ def test_a_signal_during_an_evaluation_ends_the_job_at_once(folder, tmp_path, mo
         signal.raise_signal(number)
         reached.append("the next line")
 
-    monkeypatch.setattr(cross_validating, "train", lambda **options: {})
+    monkeypatch.setattr(cross_validating, "train", lambda **options: types.SimpleNamespace(stopped=None))
     monkeypatch.setattr(cross_validating, "evaluate", evaluate)
     with pytest.raises(kind, match="stopped while no network was training"):
         mi.jobs.cross_validate(**arguments(folder, output_dir=tmp_path / "cv", handle_signals=True))

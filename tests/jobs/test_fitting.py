@@ -52,6 +52,7 @@ def test_the_history_has_the_losses_and_scores(whole):
     assert whole.losses["step"] == [0, 1, 2, 3]
     assert whole.scores["step"] == [2, 4]
     assert whole.stopped is None
+    assert repr(whole).startswith(f"<History of 4 steps, last loss {whole.losses['loss'][-1]:.4g}, run in ")
     probabilities = whole.predict(X[3:], dtype="float64")
     np.testing.assert_allclose(probabilities.sum(-1), 1)
     chosen = probabilities.argmax(-1)

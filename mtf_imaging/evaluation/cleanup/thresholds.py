@@ -101,7 +101,9 @@ def find_open_voxels(
         inside = [at + part.start for at, part in zip(np.nonzero(is_open), region, strict=True)]
         places.append(np.ravel_multi_index(inside, reference.shape))
         open_ones.append(probabilities[is_open].astype(np.float16))
-    return OpenVoxels(np.concatenate(places), np.concatenate(open_ones), reliability)
+    every = np.concatenate(places)
+    order = np.argsort(every)  # the parts, and therefore the order in which voxels come, depend on the layout
+    return OpenVoxels(every[order], np.concatenate(open_ones)[order], reliability)
 
 
 def pooled_reliability(pairs: Iterable[Pair], description: Description) -> Reliability:
@@ -122,4 +124,5 @@ def _outputs(masks: Collection[str], labels: Collection[int], description: Descr
 
 def _reliability(probability: np.ndarray, is_mask: np.ndarray) -> np.ndarray:
     at = np.clip((probability * BINS).astype(int), 0, BINS - 1)
+    probability = np.rint(probability * 2.0**20) / 2.0**20  # sums of such numbers are exact, so parts may differ
     return np.stack([np.bincount(at, weights, BINS) for weights in (None, probability, is_mask)])
