@@ -111,11 +111,9 @@ def _task(network: Any, pairs: ArrayPairs | DatasetPairs, loss: Losses, dtype: s
     own = named_outputs(loss)
     own = dict.fromkeys(pairs.targets, loss) if [*own] == [""] else own
     if own.keys() != pairs.targets.keys():
-        raise ConfigError(
-            f"there are losses for the outputs {', '.join(own)}, but targets for {', '.join(pairs.targets)}. Fix: give "
-            "a loss for each target.",
-            ["loss"],
-        )
+        given = "one target without a name" if [*pairs.targets] == [""] else f"targets for {', '.join(pairs.targets)}"
+        what = f"there are losses for the outputs {', '.join(own)}, but {given}"
+        raise ConfigError(f"{what}. Fix: give a loss for each target.", ["loss"])
     shapes = {name: spec.shape for name, spec in pairs.inputs.items()}
     image, losses, specs, measures = max(shapes.values(), key=len), {}, {}, {}
     for output, target in pairs.targets.items():

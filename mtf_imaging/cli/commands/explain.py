@@ -36,7 +36,7 @@ class _Flags(HardwareFlags, JobFolders, PatchSetting, RecipeSettings):
 SUMMARY = "estimates the memory, exchanges and time of a layout, or lists its faults."
 EXAMPLE = "mtf-imaging explain --gin_file unet3d_lits --resolution 512 --hardware h200 --picture layout.png"
 SETTINGS = (_Flags,)
-WITHOUT = ()
+WITHOUT = ("xla",)
 NOTES = (
     "The numbers come from a model of one training step. Memory and exchanges follow from the geometry of the layout; "
     "times follow from a few properties of the hardware, which are printed. To measure a step, run bench.",

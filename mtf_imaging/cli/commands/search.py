@@ -30,7 +30,7 @@ class _Flags(HardwareFlags, PatchSetting, RecipeSettings):
 SUMMARY = "ranks the layouts for some devices, or finds the largest cube that fits."
 EXAMPLE = "mtf-imaging search --num_devices 8 --hardware a100 --gin_file unet3d_lits --resolution 256 --batch_size 4"
 SETTINGS = (_Flags,)
-WITHOUT = ("input_partition_dims", "num_cores_per_replica")
+WITHOUT = ("input_partition_dims", "num_cores_per_replica", "xla")
 NOTES = (
     "search places one processor on each device. Its layouts split the batch and the dimensions of the image. If none "
     "fits, processors take turns on each device, as few as possible (docs/concepts/turns.md). To estimate the "
