@@ -174,7 +174,7 @@ class Labeling:
         if shape[1:] != self._expected[1:] or shape[0] > self._expected[0]:
             raise self._wrong_shape(shape)
         self._check_finite(probabilities, rows.stop - rows.start)
-        if rows.stop <= self._rows.start:
+        if alone and rows.stop <= self._rows.start:  # several processes move together, even one with an empty slice
             return
         self._rows.add(rows, probabilities)
         have, regions = slices.outputs, self._regions
