@@ -6,8 +6,8 @@ import numpy as np
 
 from mtf_imaging.data.images.geometry import MadeGeometry
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.kinds.volumes.segment.images import ArraySource
 from tests.data.oriented import store_nifti, turned
+from tests.kinds.in_memory import ArraySource
 
 GRID = Sampling((24, 20, 16))
 AFFINE = np.diag([2.0, 2.0, 3.0, 1.0])

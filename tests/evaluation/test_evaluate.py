@@ -14,8 +14,8 @@ from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_report.planes import find_focus
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.kinds.volumes.segment.images import open_case
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.evaluation.oracle import GRID, array_source, case, oracle, store
+from tests.kinds.in_memory import segment_volume
 from tests.kinds.volumes import evaluate, predict_cases
 
 

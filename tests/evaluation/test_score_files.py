@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.images import sources
 from mtf_imaging.data.reading.images import read_mask, read_segmentation, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
 from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair
-from mtf_imaging.evaluation.volume_report import image_planes
 from mtf_imaging.evaluation.volume_report.image_planes import read_planes
 from mtf_imaging.evaluation.volume_report.overlay import make_overlays
 from mtf_imaging.evaluation.volume_report.planes import PLANES
@@ -36,7 +36,7 @@ CODES = ("RAS", "LPS", "SAL", "PIR")
 def small_chunks(monkeypatch):
     """Divides the small volumes of these tests into several chunks and slabs."""
     monkeypatch.setattr(compact_labels, "_CHUNK", 5)
-    monkeypatch.setattr(image_planes, "_SLAB_VOXELS", 700)
+    monkeypatch.setattr(sources, "_SLAB_VOXELS", 700)
 
 
 @pytest.mark.parametrize("shape", [(12, 10, 7), (5, 5, 5), (11, 6)])
@@ -106,7 +106,7 @@ def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, co
 
 def test_reading_planes_keeps_no_slab(monkeypatch):
     monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SAMPLE", 200)
-    monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SLAB_VOXELS", 64)
+    monkeypatch.setattr("mtf_imaging.data.images.sources._SLAB_VOXELS", 64)
     slabs, alive = [], []
 
     def read(region):

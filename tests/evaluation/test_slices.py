@@ -16,15 +16,10 @@ from mtf_imaging.engine.layout.regions import whole_region as whole
 from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.inference.network import Slices, as_network
-from mtf_imaging.kinds.volumes.segment.images import (
-    ArraySource,
-    as_source,
-    input_region,
-    network_input,
-    source_statistics,
-)
+from mtf_imaging.kinds.volumes.segment.images import input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from tests.data.test_write_labels import volume as store
+from tests.kinds.in_memory import ArraySource, as_source, network_input
 from tests.kinds.volumes import sliced_labels
 
 SHAPE = (13, 22, 17)
@@ -123,7 +118,7 @@ def test_slabs_in_the_order_of_the_file_are_the_whole_labels(geometry, monkeypat
     labels = sliced_labels(
         as_network(None, 1, 3).slices((8, 8, 8)), probabilities, geometry, Sampling((8, 8, 8)), Path("v")
     )
-    expected, order = labels.whole(), geometry.plane_order
+    expected, order = labels.own, geometry.plane_order
     result = np.full(SHAPE, 9, np.uint8)
     for region, slab in zip(labels.parts(order), labels.slabs(order), strict=True):
         result[region] = slab
@@ -138,8 +133,8 @@ def test_labels_do_not_depend_on_the_parts_of_the_probabilities(geometry, sampli
     """A part ends within the rows that a voxel of the volume needs, and a part may serve no voxel at all."""
     probabilities = np.random.default_rng(0).random((*sampling.grid, 3)).astype(np.float32)
     slices, where = as_network(None, 1, 3).slices(sampling.grid), (geometry, sampling, Path("v"))
-    whole = sliced_labels(slices, probabilities, *where).whole()
-    np.testing.assert_array_equal(sliced_labels(slices, probabilities, *where, ends=ends).whole(), whole)
+    whole = sliced_labels(slices, probabilities, *where).own
+    np.testing.assert_array_equal(sliced_labels(slices, probabilities, *where, ends=ends).own, whole)
     assert len(np.unique(whole)) == 3
 
 

@@ -11,9 +11,9 @@ from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.kinds.volumes.segment import labels as sliced_labels
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.data import resampling as resample
 from tests.data.resampling import resample_linear, resample_nearest
+from tests.kinds.in_memory import segment_volume
 from tests.kinds.volumes import predict_cases
 
 SHAPE = (13, 22, 17)

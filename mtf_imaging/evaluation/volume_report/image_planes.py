@@ -1,15 +1,13 @@
 """The image planes that pictures show, read in one pass, and their gray values."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.images.sources import VoxelSource
+from mtf_imaging.data.images.sources import VoxelSource, read_slabs
 from mtf_imaging.data.modality import is_ct
-from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.volume_report.planes import Point
 from mtf_imaging.evaluation.volume_scores.voxels import Region
 
@@ -50,9 +48,6 @@ def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     return np.rint((np.clip(image, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
 
 
-_SLAB_VOXELS = 1 << 22
-
-
 @dataclass(frozen=True)
 class ImagePlanes:
     """The planes of an image through one voxel; other voxels cannot be read.
@@ -91,7 +86,7 @@ def read_planes(image: VoxelSource, point: Point, description: Description) -> I
     shape = image.geometry.shape
     planes = [np.empty([1 if a == axis else n for a, n in enumerate(shape)], image.dtype) for axis in range(3)]
     step, sample = sample_step(shape), []
-    for region, slab in _slabs(image):
+    for region, slab in read_slabs(image):
         for axis, index in enumerate(point):
             at = region[axis]
             if at.start <= index < at.stop:
@@ -101,13 +96,6 @@ def read_planes(image: VoxelSource, point: Point, description: Description) -> I
         sample.append(voxels.flatten())  # a view, even of no voxels, would keep the slab
     image.check()
     return ImagePlanes(shape, point, tuple(planes), display_range(np.concatenate(sample), description))
-
-
-def _slabs(image: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
-    shape = image.geometry.shape
-    thickness = max(1, _SLAB_VOXELS * shape[image.order.axis] // math.prod(shape))
-    for region in image.order.parts(whole_region(shape), thickness):
-        yield region, image.read(region)
 
 
 def _cut(shape: tuple[int, ...], axis: int, index: int) -> Region:

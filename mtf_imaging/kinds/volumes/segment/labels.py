@@ -43,16 +43,14 @@ class SlicedLabels:
     Args:
       group: the processes.
       regions: each process's region of the volume.
-      labels: the labels in the region of this process, uint8 `[x, y, z]`, an array or `CompactLabels`.
+      labels: the labels in the region of this process, uint8 `[x, y, z]`.
       shape: number of voxels of the volume along x, y, z.
 
     Attributes:
       group: the processes.
     """
 
-    def __init__(
-        self, group: "Group", regions: Sequence[Region], labels: np.ndarray | CompactLabels, shape: Grid
-    ) -> None:
+    def __init__(self, group: "Group", regions: Sequence[Region], labels: CompactLabels, shape: Grid) -> None:
         self.group, self._regions, self._labels, self._shape = group, regions, labels, shape
 
     @property
@@ -86,17 +84,12 @@ class SlicedLabels:
 
     def compact(self, order: PlaneOrder) -> CompactLabels:
         """Returns all labels in process 0, while the other processes call `send`."""
-        if len(self._regions) == 1 and isinstance(self._labels, CompactLabels):
+        if len(self._regions) == 1:
             return self._labels
         labels = CompactLabels(self._shape)
         for slab in self.parts(order):
             labels[slab] = self._move(slab)
         return labels
-
-    def whole(self) -> np.ndarray:
-        """Returns all labels in one array, uint8 `[x, y, z]`, if there is only one process."""
-        assert len(self._regions) == 1
-        return self.own
 
     def _move(self, region: Region) -> np.ndarray:
         """Returns the labels of a region in process 0."""
