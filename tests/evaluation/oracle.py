@@ -7,7 +7,7 @@ import numpy as np
 from mtf_imaging.data.images.geometry import MadeGeometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from tests.data.oriented import store_nifti, turned
-from tests.kinds.in_memory import ArraySource
+from tests.kinds import in_memory
 
 GRID = Sampling((24, 20, 16))
 AFFINE = np.diag([2.0, 2.0, 3.0, 1.0])
@@ -39,4 +39,4 @@ def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentat
 
 def array_source(voxels):
     """Returns an array `[x, y, z]` as the source of a channel."""
-    return ArraySource(voxels, MadeGeometry.of(voxels.shape, np.eye(4)), Path("image"))
+    return in_memory.array_source(voxels, MadeGeometry.of(voxels.shape, np.eye(4)), Path("image"))

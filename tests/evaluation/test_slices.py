@@ -1,6 +1,5 @@
 """Regions of the input of a network, and labels that are computed from slices, in one process."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +18,7 @@ from mtf_imaging.inference.network import Slices, as_network
 from mtf_imaging.kinds.volumes.segment.images import input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from tests.data.test_write_labels import volume as store
-from tests.kinds.in_memory import ArraySource, as_source, network_input
+from tests.kinds.in_memory import as_source, network_input
 from tests.kinds.volumes import sliced_labels
 
 SHAPE = (13, 22, 17)
@@ -61,16 +60,9 @@ def test_a_region_of_the_input_equals_the_whole_input(geometry, sampling, descri
 
 @samplings
 def test_only_the_voxels_that_a_region_needs_are_read(geometry, sampling):
-    read = []
-
-    class Recorded(ArraySource):
-        def read(self, region):
-            read.append(region)
-            return super().read(region)
-
-    source = as_source(image(geometry, LITS))
-    channel = Recorded(source.channels[0].voxels, geometry, source.path)
-    source = dataclasses.replace(source, channels=(channel,))
+    read, source = [], as_source(image(geometry, LITS))
+    (channel,), voxels = source.channels, source.channels[0].read
+    channel.read = lambda region: read.append(region) or voxels(region)
     input_region(source, sampling, REGIONS[1])
     needed = source_region(SHAPE, sampling.spans(SHAPE, geometry.spacing), REGIONS[1])
     covered = np.zeros(SHAPE, int)

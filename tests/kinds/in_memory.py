@@ -1,54 +1,29 @@
 """Volumes in memory, which a network segments as `predict` does."""
 
-import dataclasses
-from pathlib import Path
+import types
 
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS
-from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import Volume, read_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
-from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder
+from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
 
 
-@dataclasses.dataclass(frozen=True)
-class ArraySource:
-    """One channel in memory as a `VoxelSource`.
-
-    Attributes:
-      voxels: `[x, y, z]`.
-      geometry: geometry of the image.
-      path: path of the image.
-    """
-
-    voxels: np.ndarray
-    geometry: Geometry
-    path: Path
-    order: PlaneOrder = ALONG_Z
-    is_stream: bool = False
-
-    @property
-    def dtype(self):
-        return self.voxels.dtype
-
-    def read(self, region):
-        return self.voxels[region].copy()
-
-    def check(self):
-        pass
-
-    def close(self):
-        pass
+def array_source(voxels, geometry, path):
+    """Returns an array `[x, y, z]` as a `VoxelSource`."""
+    place = {"geometry": geometry, "path": path, "order": ALONG_Z, "is_stream": False, "dtype": voxels.dtype}
+    nothing = {"check": lambda: None, "close": lambda: None}
+    return types.SimpleNamespace(**place, **nothing, read=lambda region: voxels[region].copy())
 
 
 def as_source(image):
     """Returns a `Volume` or an `Image` as an `ImageSource`."""
     arrays, names = ([image.hu], LITS.channels) if isinstance(image, Volume) else (image.channels, image.names)
-    channels = (ArraySource(voxels, image.geometry, image.path) for voxels in arrays)
+    channels = (array_source(voxels, image.geometry, image.path) for voxels in arrays)
     return ImageSource(tuple(channels), names, image.geometry, image.path)
 
 

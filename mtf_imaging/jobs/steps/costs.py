@@ -183,19 +183,14 @@ def image_cost(
       hosts: the hosts.
       with_whole: whether to compute the cost of the whole image at once, too.
     """
-    sizes = image.sizes or step.sizes
+    sizes, alone = image.sizes or step.sizes, layout.restrict(lambda dim: dim != BATCH)  # one whole image at a time
     return ImageCost(
         step.sizes,
         sizes,
         image.window_step,
         predict_cost(step, layout, hardware, hosts, image) if sizes != step.sizes else None,
-        predict_cost(step.resized(sizes), without_batch(layout), hardware, hosts) if with_whole else None,
+        predict_cost(step.resized(sizes), alone, hardware, hosts) if with_whole else None,
     )
-
-
-def without_batch(layout: Layout) -> Layout:
-    """Returns the layout for predicting one whole image at a time."""
-    return layout.restrict(lambda dim: dim != BATCH)
 
 
 def predict_cost(
