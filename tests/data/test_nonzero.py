@@ -17,7 +17,7 @@ from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from tests.data.conftest import _store
-from tests.kinds.in_memory import network_input, read_case, segment_volume
+from tests.kinds.volumes import network_input, read_case, segment_volume
 from tests.records import read_record
 
 STRIPPED = Description(

@@ -18,8 +18,7 @@ from mtf_imaging.inference.network import Slices, as_network
 from mtf_imaging.kinds.volumes.segment.images import input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from tests.data.test_write_labels import volume as store
-from tests.kinds.in_memory import as_source, network_input
-from tests.kinds.volumes import sliced_labels
+from tests.kinds.volumes import as_source, network_input, sliced_labels
 
 SHAPE = (13, 22, 17)
 MR = Description(("T1w", "noNorm", "CT"), {"tumor": 1}, {"tumor": (1,)})

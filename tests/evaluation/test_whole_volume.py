@@ -13,8 +13,7 @@ from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.kinds.volumes.segment import labels as sliced_labels
 from tests.data import resampling as resample
 from tests.data.resampling import resample_linear, resample_nearest
-from tests.kinds.in_memory import segment_volume
-from tests.kinds.volumes import predict_cases
+from tests.kinds.volumes import predict_cases, segment_volume
 
 SHAPE = (13, 22, 17)
 SAMPLINGS = {

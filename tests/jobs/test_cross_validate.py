@@ -25,8 +25,7 @@ from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests.jobs.launched import GIN, launch
-from tests.kinds.in_memory import network_input
-from tests.kinds.volumes import sliced_labels
+from tests.kinds.volumes import network_input, sliced_labels
 from tests.scores import read_rows, read_scores
 
 pytestmark = pytest.mark.slow

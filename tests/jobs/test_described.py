@@ -19,7 +19,7 @@ from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from mtf_imaging.training.data_set import data_batches
 from tests.evaluation.descriptions import REGIONS
-from tests.kinds.in_memory import network_input, read_case
+from tests.kinds.volumes import network_input, read_case
 
 SIZE = 8
 ORGANS = Description(

@@ -43,8 +43,8 @@ from tests.jobs.isolated import Isolated
 from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_folder
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 from tests.jobs.test_described import write_cases
-from tests.kinds.in_memory import network_input, read_case, segment_volume
 from tests.kinds.loops import detect_one
+from tests.kinds.volumes import network_input, read_case, segment_volume
 from tests.tiny_runs import VOLUMES
 
 WINDOW = (-160.0, 240.0)  # a division by 400, which is not exact

@@ -41,7 +41,12 @@ def as_dict(explained: Explained) -> dict:
         "dtype": explained.dtype,
         "receptive_field": field and _field_dict(field),
         "patch": _patch_dict(image) if image and image.has_patches else None,
-        "prediction": image and _image_dict(image),
+        "prediction": image
+        and {
+            "windows": _prediction_dict(image.sliding),
+            "whole": _prediction_dict(image.whole),
+            "all_probabilities": image.all_probabilities,
+        },
         "turns": plan.turns and plan.turns._asdict() | {"memory": plan.turns.memory},
         "memory_a_device": {
             name: memory(variant)
@@ -113,14 +118,6 @@ def _patch_dict(patch: ImageCost) -> dict:
         "share": patch.share,
         "windows": patch.windows,
         "window_step": patch.window_step,
-    }
-
-
-def _image_dict(cost: ImageCost) -> dict:
-    return {
-        "windows": _prediction_dict(cost.sliding),
-        "whole": _prediction_dict(cost.whole),
-        "all_probabilities": cost.all_probabilities,
     }
 
 

@@ -14,11 +14,9 @@ from mtf_imaging.data.images.image_statistics import read_statistics
 from mtf_imaging.data.images.nonzero import crop_to_nonzero
 from mtf_imaging.data.images.normalized import normalized_region
 from mtf_imaging.data.images.sources import ImageSource
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, channel_scalings, overwrite_with_input
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
-from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
@@ -46,13 +44,6 @@ def find_cases_of(path: str | Path, description: Description, need_labels: bool 
     if own is None and is_plain_lits(description):
         return find_cases(path, need_labels)
     return find_cases(path, need_labels, own or description)
-
-
-def open_case(case: Case, known: SpacingTable = NO_TABLE, description: Description = LITS) -> ImageSource:
-    """Opens the image of a case to read its voxels region by region: the CT of LiTS, or the channels of any other."""
-    if is_plain_lits(description):
-        return open_volume(case.volume, known)
-    return open_image_source(case.channels, description, known)
 
 
 def crop_of(source: ImageSource, sampling: AnySampling, description: Description) -> tuple[Region, ImageSource]:

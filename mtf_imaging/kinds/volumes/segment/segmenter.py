@@ -17,6 +17,8 @@ from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
+from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
+from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
@@ -25,7 +27,7 @@ from mtf_imaging.files.blocks import is_small
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.unfinished import Unfinished
 from mtf_imaging.inference.network import as_network
-from mtf_imaging.kinds.volumes.segment.images import crop_of, input_region, open_case, source_statistics
+from mtf_imaging.kinds.volumes.segment.images import crop_of, input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
 
@@ -63,7 +65,9 @@ class Segmenter:
 
     def open(self, case: Case) -> ImageSource:
         """Opens the image of a case. Each process reads the voxels that its slice needs."""
-        return open_case(case, self.known, self.description)
+        if is_plain_lits(self.description):
+            return open_volume(case.volume, self.known)
+        return open_image_source(case.channels, self.description, self.known)
 
     def grid(self, geometry: Geometry) -> Grid:
         """Returns the voxels of the network's input along x, y and z for a volume."""
