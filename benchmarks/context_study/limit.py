@@ -13,14 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.context_study.phantoms import PHANTOMS
-from mtf_imaging.data.images.spacing_table import NO_TABLE
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.evaluation.volume_scores.summary import dice_global
-from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from mtf_imaging.kinds.volumes.segment.images import find_cases_of
+from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
 
 
 def limits(folder: Path) -> dict[str, float]:
@@ -32,8 +31,9 @@ def limits(folder: Path) -> dict[str, float]:
         record = manifest.open_record(data_dir, case.key)
         labels = record.labels(whole_region(record.grid))
         perfect = np.eye(description.num_outputs, dtype=np.float32)[labels]
-        volume = read_case(case, NO_TABLE, description)
-        found = segment_volume(volume, manifest.sampling, lambda image, own=perfect: own, description=description)
+        segmenter = Segmenter(manifest.sampling, description=description)
+        volume = segmenter.open(case)
+        found = segmenter.segment(volume, lambda image, own=perfect: own).labels.own
         overlaps.append(label_overlaps(found, read_labels(case.labels, volume, description), description))
     return {name: dice_global(overlaps, name) for name in description.masks}
 

@@ -21,8 +21,8 @@ from mtf_imaging.errors import Interrupted
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.evaluation.volume_scores.summary import dice_global
 from mtf_imaging.files.atomic import write_bytes
-from mtf_imaging.kinds.volumes.segment.images import find_cases_of, read_case
-from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities, segment_volume
+from mtf_imaging.kinds.volumes.segment.images import find_cases_of
+from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities, Segmenter
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.training import TrainSettings
 
@@ -151,13 +151,12 @@ class HeldOutVolumes:
 
     def __init__(self, folder: Path, manifest: Manifest, window: Window, spacing_table: Path | None) -> None:
         self._description = manifest.description
-        self._options: dict[str, Any] = {"sampling": manifest.sampling, "window": window}
-        self._options["description"] = self._description
-        self._cases, known = [], read_spacing_table(spacing_table)
+        known = read_spacing_table(spacing_table)
+        self._segmenter = Segmenter(manifest.sampling, window, self._description, known)
+        self._cases = []
         for case in find_cases_of(folder, self._description):
-            volume = read_case(case, known, self._description)
             assert case.labels is not None, "the cases are labeled"
-            self._cases.append((volume, read_labels(case.labels, volume, self._description)))
+            self._cases.append((case, read_labels(case.labels, self._segmenter.open(case), self._description)))
         self.seconds = 0.0
 
     def score(self, network: PredictProbabilities) -> Scores:
@@ -167,9 +166,9 @@ class HeldOutVolumes:
         """
         overlaps = []
         self.seconds = 0.0
-        for volume, reference in self._cases:
+        for case, reference in self._cases:
             began = time.monotonic()
-            labels = segment_volume(volume, predict_probabilities=network, **self._options)
+            labels = self._segmenter.segment(self._segmenter.open(case), network).labels.own
             self.seconds += (time.monotonic() - began) / len(self._cases)
             overlaps.append(label_overlaps(labels, reference, self._description))
         return {name: dice_global(overlaps, name) for name in self._description.masks}

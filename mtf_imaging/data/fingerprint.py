@@ -235,7 +235,7 @@ class CaseReader:
         image = read_image(case.channels, self.description, self.known)
         labels = np.zeros(image.geometry.shape, np.uint8)
         if case.labels is not None:
-            labels = read_labels(case.labels, image.without_voxels(), self.description)
+            labels = read_labels(case.labels, image, self.description)
         labeled = labels != BACKGROUND
         if self.description.ignore is not None:
             labeled &= labels != self.description.ignore

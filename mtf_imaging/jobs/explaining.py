@@ -29,7 +29,7 @@ def explain(own: ExplainSettings) -> Explained:
     kind = find_hardware(own.hardware) if isinstance(own.hardware, str) else own.hardware
     recipe = Recipe(own.num_steps, own.price_per_hour)
     image = WholeImage(parse_resolution(own.resolution), parse_spacing(own.spacing))
-    return explain_step(planned_step(own), own.layout, kind, own.num_hosts, own.mesh_impl, recipe, image)
+    return explain_step(planned_step(own), own.layout, kind, own.num_hosts, own.mesh_impl, recipe, image, own.predict)
 
 
 def planned_step(own: PlannedStepSettings) -> TrainingStep:

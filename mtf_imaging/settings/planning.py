@@ -97,7 +97,18 @@ class RecipeSettings(Settings):
 
 
 @settings
-class ExplainSettings(PlannedStepSettings, HostSettings, RecipeSettings, SpacingSettings):
+class PredictionCostSetting(Settings):
+    """The prediction of an image, next to a training step.
+
+    Attributes:
+      predict: whether to report the memory and the temporary files of a prediction, too; with patches, always.
+    """
+
+    predict: bool = setting(default=False, flag=True)
+
+
+@settings
+class ExplainSettings(PlannedStepSettings, HostSettings, PredictionCostSetting, RecipeSettings, SpacingSettings):
     """The settings of `explain`.
 
     Attributes:

@@ -85,6 +85,7 @@ def test_the_step_of_a_patch_and_the_prediction_of_the_image(run):
     assert whole[at + 1].startswith("  21 windows, step 0.5  ")
     assert whole[at + 2].startswith("  whole image at once   ")
     assert all(": fits in 75% of a100's 74.5 GiB" in line for line in whole[at + 1 : at + 3])
+    assert whole[at + 3].endswith(": 3.0 MiB = 4 bytes x 3 labels x 262,144 voxels")
     for command in ("explain", "search"):
         words = ["--num_devices", "2", "--hardware", "a100"] if command == "search" else []
         assert run(command, *PATCH, *words)[0] == 0
@@ -98,16 +99,33 @@ def test_the_json_of_a_patch(run):
     assert (field["seen"], field["narrow"], field["cut"]) == (dict.fromkeys("xyz", 18), [], ["x"])
     assert len(field["notices"]) == 1
     assert (patch["windows"], patch["window_step"], patch["share"]) == (21, 0.5, 0.125)
-    assert patch["prediction"]["windows"]["passes"] == 7  # the layout spreads three windows over its processors
-    assert 0 < patch["prediction"]["whole"]["seconds"] < patch["prediction"]["windows"]["seconds"]
-    assert patch["prediction"]["windows"]["seconds"] < 7 * report["seconds"]["total"]
+    windows, at_once = (report["prediction"][name] for name in ("windows", "whole"))
+    assert windows["passes"] == 7  # the layout spreads three windows over its processors
+    assert 0 < at_once["seconds"] < windows["seconds"] < 7 * report["seconds"]["total"]
     report = json.loads(run("explain", *PATCH[:-4], "--json")[1])
     assert report["patch"] is None
+    assert report["prediction"] is None
     assert report["receptive_field"]["patch"] is None
     *words, _ = PATCH[:-1]
     bound = [word for word in words if word not in ("--patch", "32")]
     report = json.loads(run("explain", *bound, "--gin.train.patch='x:64,y:32,z:32'", "--json")[1])
     assert report["patch"]["voxels"] == [64, 32, 32]
+
+
+def test_the_prediction_of_a_large_image_in_turns(run):
+    turns = ["--mesh_shape", "slabs:8", "--layout", "x:slabs", "--sequential", "slabs"]
+    words = [*SMALL[:2], "--resolution", "x:512,y:256,z:256", *turns, "--predict"]
+    at = (lines := run("explain", *words)[1].splitlines()).index("prediction of one image")
+    assert lines[at + 1].startswith("  whole image in 8 turns  ")
+    assert lines[at + 2].endswith("384.0 MiB = 4 bytes x 3 labels x 33,554,432 voxels")
+    report = json.loads(run("explain", *words, "--json")[1])
+    found = report["prediction"]["whole"]
+    assert report["prediction"]["windows"] is None
+    assert report["prediction"]["all_probabilities"] == 384 << 20
+    # The image lies in two files, as blocks and for the network.
+    assert 256 << 20 < found["temporary_files"] < report["turns"]["waiting"] + (256 << 20)
+    assert found["memory_a_device"] < report["memory_a_device"]["kept"]["total"] - (128 << 20)
+    assert found["memory_a_process"] > found["memory_a_device"]
 
 
 def test_json(run, tmp_path):

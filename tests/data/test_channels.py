@@ -160,7 +160,7 @@ def test_labels_and_the_ignore_label_of_a_description_are_read(tmp_path, store, 
     labels = np.random.default_rng(3).integers(0, 5, SHAPE).astype(np.uint8)
     paths = [store(tmp_path / f"a_000{n}.nii", values(n), "LPS") for n in range(2)]
     mask = store(tmp_path / "labels.nii.gz", labels, "SAR", dtype=dtype)
-    image = read_image(paths, BRAIN).without_voxels()
+    image = read_image(paths, BRAIN)
     np.testing.assert_array_equal(read_labels(mask, image, BRAIN), labels)
     np.testing.assert_array_equal(read_mask(mask, image, BRAIN).labels, labels)
     np.testing.assert_array_equal(read_segmentation(mask, description=BRAIN).labels, labels)

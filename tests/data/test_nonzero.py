@@ -16,9 +16,8 @@ from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
-from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.data.conftest import _store
+from tests.kinds.volumes import network_input, read_case, segment_volume
 from tests.records import read_record
 
 STRIPPED = Description(

@@ -1,12 +1,13 @@
 """A network that reads the labels off the image, and files whose axes are stored in any order."""
 
+import types
 from pathlib import Path
 
 import numpy as np
 
 from mtf_imaging.data.images.geometry import MadeGeometry
+from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.data.sampling.sampling import Sampling
-from mtf_imaging.kinds.volumes.segment.images import ArraySource
 from tests.data.oriented import store_nifti, turned
 
 GRID = Sampling((24, 20, 16))
@@ -37,6 +38,9 @@ def store(folder, number, codes, shape=(24, 20, 16), names=("volume", "segmentat
     return turned(array, codes, AFFINE)[0]
 
 
-def array_source(voxels):
+def array_source(voxels, geometry=None, path=Path("image")):
     """Returns an array `[x, y, z]` as the source of a channel."""
-    return ArraySource(voxels, MadeGeometry.of(voxels.shape, np.eye(4)), Path("image"))
+    place = {"geometry": geometry or MadeGeometry.of(voxels.shape, np.eye(4)), "path": path, "dtype": voxels.dtype}
+    nothing = {"check": lambda: None, "close": lambda: None}
+    order = {"order": ALONG_Z, "is_stream": False}
+    return types.SimpleNamespace(**place, **nothing, **order, read=lambda region: voxels[region].copy())

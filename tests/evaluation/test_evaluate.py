@@ -13,10 +13,9 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_report.planes import find_focus
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
-from mtf_imaging.kinds.volumes.segment.images import open_case
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
 from tests.evaluation.oracle import GRID, array_source, case, oracle, store
-from tests.kinds.volumes import evaluate, predict_cases
+from tests.kinds.volumes import evaluate, predict_cases, segment_volume
 
 
 @pytest.fixture
@@ -192,15 +191,15 @@ def test_results_are_not_written_to_the_folder_of_a_run(tmp_path, folder, there,
 
 @pytest.mark.parametrize("command", ["evaluate", "predict"])
 def test_all_unusable_cases_are_reported_after_the_others_are_segmented(tmp_path, folder, monkeypatch, command):
-    segmented = []
+    segmented, opened = [], Segmenter.open
 
-    def open_or_fail(case, *options):
+    def open_or_fail(segmenter, case):
         if case.key in ("3", "12"):
             raise {"3": KeyError("axis"), "12": DataError(f"{case.volume}: damaged.")}[case.key]
         segmented.append(case.key)
-        return open_case(case, *options)
+        return opened(segmenter, case)
 
-    monkeypatch.setattr("mtf_imaging.kinds.volumes.segment.segmenter.open_case", open_or_fail)
+    monkeypatch.setattr(Segmenter, "open", open_or_fail)
     function = evaluate if command == "evaluate" else predict_cases
     with pytest.raises(DataError) as caught:
         function(folder, tmp_path / "out", GRID, oracle, progress=False)

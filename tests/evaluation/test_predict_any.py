@@ -16,9 +16,8 @@ from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
 from mtf_imaging.evaluation.volume_scores.case import TOLERANCE_MM
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from tests.data.resampling import resample_linear, resample_to_labels
-from tests.kinds.volumes import evaluate, predict_cases
+from tests.kinds.volumes import evaluate, predict_cases, segment_volume
 from tests.records import Record, write_record
 
 ABDOMEN = Description(

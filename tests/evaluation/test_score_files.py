@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import logging
 import math
+import shutil
 import tracemalloc
 import types
 import weakref
@@ -13,13 +14,16 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import LITS
+from mtf_imaging.data.formats.ome_zarr import writing
+from mtf_imaging.data.formats.ome_zarr.stored_array import StoredArray
+from mtf_imaging.data.images import sources
+from mtf_imaging.data.images.geometry import MadeGeometry
 from mtf_imaging.data.reading.images import read_mask, read_segmentation, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
 from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.score_pairs import score_pair
-from mtf_imaging.evaluation.volume_report import image_planes
 from mtf_imaging.evaluation.volume_report.image_planes import read_planes
 from mtf_imaging.evaluation.volume_report.overlay import make_overlays
 from mtf_imaging.evaluation.volume_report.planes import PLANES
@@ -36,7 +40,7 @@ CODES = ("RAS", "LPS", "SAL", "PIR")
 def small_chunks(monkeypatch):
     """Divides the small volumes of these tests into several chunks and slabs."""
     monkeypatch.setattr(compact_labels, "_CHUNK", 5)
-    monkeypatch.setattr(image_planes, "_SLAB_VOXELS", 700)
+    monkeypatch.setattr(sources, "_SLAB_VOXELS", 700)
 
 
 @pytest.mark.parametrize("shape", [(12, 10, 7), (5, 5, 5), (11, 6)])
@@ -104,9 +108,29 @@ def test_the_planes_of_a_file_equal_those_of_the_array(tmp_path, monkeypatch, co
         found[0:2, 0:2, 0:2]
 
 
+def test_pictures_of_a_pyramid_come_from_a_coarser_level(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "_CHUNK", 4)
+    monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._LEAST", 7)
+    values = np.random.default_rng(0).random((14, 9, 6), np.float32)
+    path, point, description = tmp_path / "image.ome.zarr", (5, 8, 3), dataclasses.replace(ORGANS, channels=("T1w",))
+    geometry = MadeGeometry.of(values.shape, np.diag([1.0, 2.0, 3.0, 1.0]))
+    writing.write_zarr_maps(path, [values[..., np.newaxis]], geometry, ["one"])
+    levels, read = [], StoredArray.read
+    monkeypatch.setattr(StoredArray, "read", lambda self, region: levels.append(self.folder.name) or read(self, region))
+    found = read_planes(open_image_source([path], description).channels[0], point, description)
+    assert {*levels} == {"1"}
+    near = values[::2, ::2, ::2].repeat(2, 0).repeat(2, 1).repeat(2, 2)[:14, :9, :6]
+    assert found.shape == values.shape
+    for plane, index in zip(PLANES, point[::-1], strict=True):
+        np.testing.assert_array_equal(plane.cut(found, index), plane.cut(near, index))
+    shutil.rmtree(path / "1")  # the next level has only 4 voxels
+    found = read_planes(open_image_source([path], description).channels[0], point, description)
+    np.testing.assert_array_equal(PLANES[0].cut(found, 3), PLANES[0].cut(values, 3))
+
+
 def test_reading_planes_keeps_no_slab(monkeypatch):
     monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SAMPLE", 200)
-    monkeypatch.setattr("mtf_imaging.evaluation.volume_report.image_planes._SLAB_VOXELS", 64)
+    monkeypatch.setattr("mtf_imaging.data.images.sources._SLAB_VOXELS", 64)
     slabs, alive = [], []
 
     def read(region):

@@ -1,6 +1,5 @@
 """Regions of the input of a network, and labels that are computed from slices, in one process."""
 
-import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -16,16 +15,10 @@ from mtf_imaging.engine.layout.regions import whole_region as whole
 from mtf_imaging.engine.meshes.group import ALONE
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.inference.network import Slices, as_network
-from mtf_imaging.kinds.volumes.segment.images import (
-    ArraySource,
-    as_source,
-    input_region,
-    network_input,
-    source_statistics,
-)
+from mtf_imaging.kinds.volumes.segment.images import input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from tests.data.test_write_labels import volume as store
-from tests.kinds.volumes import sliced_labels
+from tests.kinds.volumes import as_source, network_input, sliced_labels
 
 SHAPE = (13, 22, 17)
 MR = Description(("T1w", "noNorm", "CT"), {"tumor": 1}, {"tumor": (1,)})
@@ -66,16 +59,9 @@ def test_a_region_of_the_input_equals_the_whole_input(geometry, sampling, descri
 
 @samplings
 def test_only_the_voxels_that_a_region_needs_are_read(geometry, sampling):
-    read = []
-
-    class Recorded(ArraySource):
-        def read(self, region):
-            read.append(region)
-            return super().read(region)
-
-    source = as_source(image(geometry, LITS))
-    channel = Recorded(source.channels[0].voxels, geometry, source.path)
-    source = dataclasses.replace(source, channels=(channel,))
+    read, source = [], as_source(image(geometry, LITS))
+    (channel,), voxels = source.channels, source.channels[0].read
+    channel.read = lambda region: read.append(region) or voxels(region)
     input_region(source, sampling, REGIONS[1])
     needed = source_region(SHAPE, sampling.spans(SHAPE, geometry.spacing), REGIONS[1])
     covered = np.zeros(SHAPE, int)
@@ -123,7 +109,7 @@ def test_slabs_in_the_order_of_the_file_are_the_whole_labels(geometry, monkeypat
     labels = sliced_labels(
         as_network(None, 1, 3).slices((8, 8, 8)), probabilities, geometry, Sampling((8, 8, 8)), Path("v")
     )
-    expected, order = labels.whole(), geometry.plane_order
+    expected, order = labels.own, geometry.plane_order
     result = np.full(SHAPE, 9, np.uint8)
     for region, slab in zip(labels.parts(order), labels.slabs(order), strict=True):
         result[region] = slab
@@ -138,8 +124,8 @@ def test_labels_do_not_depend_on_the_parts_of_the_probabilities(geometry, sampli
     """A part ends within the rows that a voxel of the volume needs, and a part may serve no voxel at all."""
     probabilities = np.random.default_rng(0).random((*sampling.grid, 3)).astype(np.float32)
     slices, where = as_network(None, 1, 3).slices(sampling.grid), (geometry, sampling, Path("v"))
-    whole = sliced_labels(slices, probabilities, *where).whole()
-    np.testing.assert_array_equal(sliced_labels(slices, probabilities, *where, ends=ends).whole(), whole)
+    whole = sliced_labels(slices, probabilities, *where).own
+    np.testing.assert_array_equal(sliced_labels(slices, probabilities, *where, ends=ends).own, whole)
     assert len(np.unique(whole)) == 3
 
 

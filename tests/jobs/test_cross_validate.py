@@ -20,13 +20,12 @@ from mtf_imaging.jobs.cross_validation import pooling
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
 from mtf_imaging.jobs.runs.inference import open_images
 from mtf_imaging.kinds.networks import trained_network
-from mtf_imaging.kinds.volumes.segment.images import network_input
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
 from tests.jobs.launched import GIN, launch
-from tests.kinds.volumes import sliced_labels
+from tests.kinds.volumes import network_input, sliced_labels
 from tests.scores import read_rows, read_scores
 
 pytestmark = pytest.mark.slow
@@ -266,7 +265,7 @@ def by_hand(folder, number, flips=(), layout=ONE):
     mean = probabilities.mean(axis=0)
     whole = networks[0].slices(SAMPLING.grid)
     where = volume.geometry, SAMPLING, volume.path
-    labels = [sliced_labels(whole, one, *where).whole() for one in (mean, *probabilities)]
+    labels = [sliced_labels(whole, one, *where).own for one in (mean, *probabilities)]
     return labels[0], mean, labels[1:]
 
 

@@ -15,11 +15,11 @@ from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.kinds.all_kinds import read_facts
-from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
 from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, Segmentation, UNet3D
 from mtf_imaging.training.data_set import data_batches
 from tests.evaluation.descriptions import REGIONS
+from tests.kinds.volumes import network_input, read_case
 
 SIZE = 8
 ORGANS = Description(

@@ -29,8 +29,6 @@ from mtf_imaging.kinds.objects.data_set import Objects
 from mtf_imaging.kinds.objects.reading.masks import decode_mask
 from mtf_imaging.kinds.photos.data_set import Photos
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image
-from mtf_imaging.kinds.volumes.segment.images import network_input, read_case
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
 from mtf_imaging.kinds.volumes.trained import description_of_run
 from mtf_imaging.models.deeplab import SemanticSegmentation
 from mtf_imaging.models.resnet import Classification, GeneratedImages, ResNet
@@ -46,6 +44,7 @@ from tests.jobs.object_network import CATEGORIES, TinyDetection, write_objects_f
 from tests.jobs.photo_network import CLASSES, TwoConvs, write_photos
 from tests.jobs.test_described import write_cases
 from tests.kinds.loops import detect_one
+from tests.kinds.volumes import network_input, read_case, segment_volume
 from tests.tiny_runs import VOLUMES
 
 WINDOW = (-160.0, 240.0)  # a division by 400, which is not exact
@@ -117,12 +116,12 @@ def test_a_grid_and_a_whole_volume_of_lits(folder, isolated, tmp_path):
     for volume in cases(folder):
         hu = resample_linear(volume.hu, sampling.spans(volume.geometry.shape, volume.geometry.spacing), -1024)
         found = isolated.call(tmp_path / "model", "serving_default", image=hu)
-        expected = network(network_input(volume, sampling, WINDOW))
+        expected = network(network_input(volume, sampling, window=WINDOW))
         np.testing.assert_array_equal(found["probabilities"], expected)
         np.testing.assert_array_equal(found["labels"], expected.argmax(-1))
         assert found["labels"].dtype == np.uint8
         found = isolated.call(tmp_path / "model", "volume", image=volume.hu.astype(np.float32))
-        expected = segment_volume(volume, sampling, network, WINDOW)
+        expected = segment_volume(volume, sampling, network, window=WINDOW)
         np.testing.assert_array_equal(found["labels"], expected)
         assert len(np.unique(expected)) > 1
     check_graph(tmp_path / "model")

@@ -3,8 +3,14 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
+
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.description.description_fields import as_fields
+from mtf_imaging.data.images.sources import ImageSource
+from mtf_imaging.data.reading.channels import read_image
+from mtf_imaging.data.reading.images import Volume, read_volume
+from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
 from mtf_imaging.kinds.facts import VOLUMES, Facts
@@ -12,6 +18,8 @@ from mtf_imaging.kinds.image_settings import Inference
 from mtf_imaging.kinds.volumes.images import Images
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
+from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
+from tests.evaluation.oracle import array_source
 from tests.kinds import loops
 
 ANY = Sampling((8, 8, 8))  # for what does not depend on the grid
@@ -73,3 +81,27 @@ def evaluate(
     return loops.evaluate(
         volumes(sampling, is_scored=True, **settings), input_dir, output_dir, network, cases, provenance, **own
     )
+
+
+def as_source(image):
+    """Returns a `Volume` or an `Image` as an `ImageSource`."""
+    arrays, names = ([image.hu], LITS.channels) if isinstance(image, Volume) else (image.channels, image.names)
+    channels = (array_source(voxels, image.geometry, image.path) for voxels in arrays)
+    return ImageSource(tuple(channels), names, image.geometry, image.path)
+
+
+def read_case(case, description=LITS):
+    """Reads the image of a case, as a `Volume` or an `Image`."""
+    return read_volume(case.volume) if is_plain_lits(description) else read_image(case.channels, description)
+
+
+def segment_volume(image, sampling, network, **settings):
+    """Returns the labels of an image. The settings are those of `Segmenter`."""
+    return Segmenter(sampling, **settings).segment(as_source(image), network).labels.own
+
+
+def network_input(image, sampling, **settings):
+    """Returns what a network gets. The settings are those of `Segmenter`."""
+    images, count = [], settings.get("description", LITS).num_outputs
+    segment_volume(image, sampling, lambda x: images.append(x) or np.zeros((*x.shape[:3], count)), **settings)
+    return images[0]

@@ -21,16 +21,9 @@ from mtf_imaging.data.sampling.own_size import OwnSize
 from mtf_imaging.errors import CheckpointError, DataError, MtfImagingError, NotSupportedError
 from mtf_imaging.inference.network import of_function
 from mtf_imaging.inference.uncertainty import entropy, uncertainty, with_entropy
-from mtf_imaging.kinds.volumes.segment.images import (
-    as_source,
-    find_cases_of,
-    input_region,
-    network_input,
-    read_case,
-    source_statistics,
-)
-from mtf_imaging.kinds.volumes.segment.segmenter import segment_volume
+from mtf_imaging.kinds.volumes.segment.images import find_cases_of, input_region, source_statistics
 from mtf_imaging.networks.nnunet import checkpoints, preprocessing
+from tests.kinds.volumes import as_source, network_input, read_case, segment_volume
 from tests.networks import comparing
 from tests.networks.nnunet_rules import resized_along
 

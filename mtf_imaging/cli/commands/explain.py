@@ -11,12 +11,12 @@ from mtf_imaging.cli.config.planning_flags import HardwareFlags, JobFolders
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.settings.patches import PatchSetting
-from mtf_imaging.settings.planning import RecipeSettings
+from mtf_imaging.settings.planning import PredictionCostSetting, RecipeSettings
 from mtf_imaging.settings.setting import changed, setting, settings
 
 
 @settings
-class _Flags(HardwareFlags, JobFolders, PatchSetting, RecipeSettings):
+class _Flags(HardwareFlags, JobFolders, PatchSetting, PredictionCostSetting, RecipeSettings):
     """The settings with flags in this command.
 
     Attributes:
@@ -79,7 +79,7 @@ def run(values: flags.FlagValues) -> str | None:
     recipe = Recipe(planned_num_steps(), values.price_per_hour)
     image = image._replace(spacing=parse_spacing(setup.spacing or records_spacing(values.data_dir)))
     devices = setup.parsed_layout, hardware, values.num_hosts, setup.mesh_impl
-    explained = explain_step(step, *devices, recipe, image)
+    explained = explain_step(step, *devices, recipe, image, values.predict)
     if values.json:
         print(json.dumps(as_json.as_dict(explained), indent=1))
     else:

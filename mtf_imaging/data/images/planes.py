@@ -1,5 +1,6 @@
 """Reads regions of a file's channel as repaired values, in stored axes."""
 
+import contextlib
 from collections.abc import Callable, Iterator
 
 import numpy as np
@@ -8,6 +9,7 @@ from mtf_imaging.data.images.repairs import Repair
 from mtf_imaging.data.images.stored import Stored
 from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import region_shape
+from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import faults_named
 
 
@@ -53,6 +55,14 @@ class RepairedPlanes:
         for planes, values in self._slabs(along):
             result[..., planes.start - along.start : planes.stop - along.start] = values[across]
         return result
+
+    def coarser(self, least: int) -> "RepairedPlanes":
+        """Returns the coarsest level of a pyramid with at least `least` voxels along an axis; without one, itself."""
+        for open_level in reversed(self._stored.coarser):
+            with contextlib.suppress(DataError):  # another program left the level out
+                if max((level := open_level()).shape) >= least:
+                    return RepairedPlanes(level, self._make_repair)
+        return self
 
     def slabs(self) -> Iterator[np.ndarray]:
         """Yields the values of all planes in order, `[i, j, planes]`."""

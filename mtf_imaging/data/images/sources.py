@@ -84,6 +84,12 @@ class StoredSource:
         self.planes, self.geometry, self.order = planes, geometry, geometry.plane_order
         self.path, self.dtype, self.is_stream = planes.path, planes.dtype, planes.is_stream
 
+    def coarser(self, least: int) -> "StoredSource":
+        """Returns the source of a coarser level with the same field of view; see `RepairedPlanes.coarser`."""
+        planes = self.planes.coarser(least)
+        region = self.geometry.canonical_region(tuple(slice(0, size) for size in planes.shape))
+        return self if planes is self.planes else StoredSource(planes, self.geometry.cropped(region))
+
     def read(self, region: Region) -> np.ndarray:
         with memory_named(self.path):
             return self.geometry.to_canonical(self.planes.read(self.geometry.stored_region(region)))

@@ -67,6 +67,7 @@ class Stored:
       modality: the modality that the file states, in DICOM's spelling; None if it does not state one.
       is_stream: whether an earlier plane can only be read from the start of the file.
       names: the names of labels that the file states, by value; see `formats.label_names`.
+      coarser: functions that open the other levels of a pyramid, from fine to coarse.
     """
 
     path: Path
@@ -77,6 +78,7 @@ class Stored:
     modality: str | None = None
     is_stream: bool = False
     names: Mapping[int, str] = field(default_factory=dict)
+    coarser: tuple[Callable[[], "Stored"], ...] = ()
 
     @property
     def is_scaled(self) -> bool:

@@ -7,11 +7,10 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.formats.all_formats import open_stored
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.data.images.lost_geometry import why_lost, with_known_size
 from mtf_imaging.data.images.sources import read_whole
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
+from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.reading.open_sources import open_image_source
 
 
@@ -31,10 +30,6 @@ class Image:
     names: tuple[str, ...]
     geometry: Geometry
     path: Path
-
-    def without_voxels(self) -> "Image":
-        """Returns a copy without voxels, enough for `read_labels`."""
-        return dataclasses.replace(self, channels=())
 
 
 def read_image(paths: Sequence[str | Path], description: Description, known: SpacingTable = NO_TABLE) -> Image:
@@ -66,9 +61,7 @@ def read_image_geometry(
     Raises:
       DataError: the header is unusable, or the file does not have the channels of the description.
     """
-    path = Path(paths[0])
-    geometry = open_stored(path, _names_in_first(len(paths), description.channels))[1]
-    return with_known_size(geometry, path, known, turned=False)[0] if why_lost(geometry) else geometry
+    return read_geometry(paths[0], known, _names_in_first(len(paths), description.channels))
 
 
 def _names_in_first(num_files: int, names: tuple[str, ...]) -> tuple[str, ...]:

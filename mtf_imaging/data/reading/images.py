@@ -32,10 +32,6 @@ class Volume:
     geometry: Geometry
     path: Path
 
-    def without_voxels(self) -> "Volume":
-        """Returns a copy without voxels, enough for `read_labels`; the voxels of a large CT take 0.5 GB."""
-        return dataclasses.replace(self, hu=self.hu[:0].copy())  # a view would keep all voxels in memory
-
 
 @dataclasses.dataclass(frozen=True)
 class Segmentation:

@@ -1,20 +1,19 @@
 """The image planes that pictures show, read in one pass, and their gray values."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.images.sources import VoxelSource
+from mtf_imaging.data.images.sources import StoredSource, VoxelSource, read_slabs
 from mtf_imaging.data.modality import is_ct
-from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.volume_report.planes import Point
 from mtf_imaging.evaluation.volume_scores.voxels import Region
 
 DISPLAY_HU = (-160, 240)  # the abdominal window in radiology
 _PERCENTILES = (0.5, 99.5)  # for other images; excludes the few brightest voxels of vessels and artifacts
+_LEAST = 256  # voxels along the longest axis that pictures show
 _SAMPLE = 1 << 20  # approximate number of voxels that determine the percentiles
 
 
@@ -50,9 +49,6 @@ def to_gray(image: np.ndarray, bounds: tuple[float, float]) -> np.ndarray:
     return np.rint((np.clip(image, low, high).astype(np.float32) - low) * (255 / (high - low))).astype(np.uint8)
 
 
-_SLAB_VOXELS = 1 << 22
-
-
 @dataclass(frozen=True)
 class ImagePlanes:
     """The planes of an image through one voxel; other voxels cannot be read.
@@ -78,7 +74,7 @@ class ImagePlanes:
 
 
 def read_planes(image: VoxelSource, point: Point, description: Description) -> ImagePlanes:
-    """Reads the planes of an image through one voxel.
+    """Reads the planes of an image through one voxel, from a coarser level if the image is a pyramid.
 
     Args:
       image: the source of the first channel of an image, which is read once and checked.
@@ -88,11 +84,13 @@ def read_planes(image: VoxelSource, point: Point, description: Description) -> I
     Raises:
       DataError: the source's file cannot be used.
     """
+    whole, image = image.geometry.shape, image.coarser(_LEAST) if isinstance(image, StoredSource) else image
     shape = image.geometry.shape
+    at_level = [np.arange(n) * size // n for n, size in zip(whole, shape, strict=True)]
     planes = [np.empty([1 if a == axis else n for a, n in enumerate(shape)], image.dtype) for axis in range(3)]
     step, sample = sample_step(shape), []
-    for region, slab in _slabs(image):
-        for axis, index in enumerate(point):
+    for region, slab in read_slabs(image):
+        for axis, index in enumerate(places[point[axis]] for axis, places in enumerate(at_level)):
             at = region[axis]
             if at.start <= index < at.stop:
                 target = tuple(slice(0, 1) if a == axis else other for a, other in enumerate(region))
@@ -100,14 +98,9 @@ def read_planes(image: VoxelSource, point: Point, description: Description) -> I
         voxels = slab[tuple(slice(-at.start % step, None, step) for at in region)]
         sample.append(voxels.flatten())  # a view, even of no voxels, would keep the slab
     image.check()
-    return ImagePlanes(shape, point, tuple(planes), display_range(np.concatenate(sample), description))
-
-
-def _slabs(image: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
-    shape = image.geometry.shape
-    thickness = max(1, _SLAB_VOXELS * shape[image.order.axis] // math.prod(shape))
-    for region in image.order.parts(whole_region(shape), thickness):
-        yield region, image.read(region)
+    near = ([[0] if a == axis else places for a, places in enumerate(at_level)] for axis in range(3))
+    planes = tuple(plane[np.ix_(*each)] for plane, each in zip(planes, near, strict=True))
+    return ImagePlanes(whole, point, planes, display_range(np.concatenate(sample), description))
 
 
 def _cut(shape: tuple[int, ...], axis: int, index: int) -> Region:

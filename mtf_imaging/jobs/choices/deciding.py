@@ -12,7 +12,7 @@ from mtf_imaging.jobs.choices.fitting import Failures, Fitted, Search, fit_whole
 from mtf_imaging.jobs.choices.patching import FEWEST_VOXELS, fit_patch
 from mtf_imaging.jobs.choices.sides import sides_of
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing
-from mtf_imaging.jobs.steps.costs import Hosts, WholeImage, patch_cost, predict_cost, receptive_field_of, without_batch
+from mtf_imaging.jobs.steps.costs import Hosts, WholeImage, image_cost, receptive_field_of
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.prediction import Prediction
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
@@ -125,7 +125,5 @@ def with_costs(fitted: Fitted, step: TrainingStep, hardware: Hardware, hosts: Ho
     """
     layout, image = fitted.layout.value, WholeImage(fitted.grid.value, fitted.spacing.value)
     field = receptive_field_of(step, image)
-    if fitted.patch is None:
-        return Alternative(fitted, predict_cost(step, without_batch(layout), hardware, hosts), 1, field)
-    cost = patch_cost(step, image, layout, hardware, hosts, with_whole=False)
-    return Alternative(fitted, cost.sliding, cost.windows, field)
+    cost = image_cost(step, image, layout, hardware, hosts, with_whole=fitted.patch is None)
+    return Alternative(fitted, cost.sliding or cost.whole, cost.windows, field)

@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple, Self
 
+from mtf_imaging.engine.compat import mtf
 from mtf_imaging.engine.layout import Layout, parse_shape
 from mtf_imaging.engine.program.program import Program
-from mtf_imaging.engine.program.tracing import check, trace_only
+from mtf_imaging.engine.program.tracing import Traced, check, trace_only
 from mtf_imaging.engine.turns.costs import TurnCosts
 from mtf_imaging.errors import ConfigError, LayoutError, MtfImagingError, ShapeError
 from mtf_imaging.jobs.steps.recomputation import recomputes_activations, with_recomputation
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
-from mtf_imaging.planner.cost.prediction import WINDOW_STEP, PatchCost, Prediction, window_count
+from mtf_imaging.planner.cost.prediction import WINDOW_STEP, ImageCost, Prediction, file_bytes, window_count
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
@@ -77,6 +78,7 @@ def explain_step(
     mesh_impl: str = "auto",
     recipe: Recipe = UNKNOWN_RECIPE,
     image: WholeImage = WholeImage(),  # noqa: B008
+    predict: bool = False,
 ) -> Explained:
     """Returns the cost of a training step under a layout.
 
@@ -88,6 +90,7 @@ def explain_step(
       mesh_impl: the mesh implementation; see `explain`.
       recipe: the training length and the device price.
       image: the images of the data.
+      predict: whether to add the cost of predicting an image; always for patches.
 
     Raises:
       LayoutError: the layout is illegal; the message lists all its faults.
@@ -123,7 +126,7 @@ def explain_step(
         _batch_bytes(step),
         recipe,
         receptive_field_of(step, image),
-        None if image.sizes in (None, step.sizes) else patch_cost(step, image, layout, hardware, hosts),
+        image_cost(step, image, layout, hardware, hosts) if predict or image.sizes not in (None, step.sizes) else None,
     )
 
 
@@ -162,40 +165,32 @@ def receptive_field_of(step: TrainingStep, image: WholeImage = WholeImage()) -> 
     return dataclasses.replace(field, patch=field.image, image=dict(zip(field.image, image.sizes, strict=True)))
 
 
-def patch_cost(
+def image_cost(
     step: TrainingStep,
     image: WholeImage,
     layout: Layout,
     hardware: Hardware | None,
     hosts: Hosts,
     with_whole: bool = True,
-) -> PatchCost:
+) -> ImageCost:
     """Returns the costs of predicting an image with windows as large as a step's patches, and at once.
 
     Args:
-      step: the step on patches.
+      step: the step, on patches or on whole images.
       image: the whole images.
       layout: the layout of the step. Its batch rule distributes the windows over processors.
       hardware: the kind of device, or None.
       hosts: the hosts.
       with_whole: whether to compute the cost of the whole image at once, too.
     """
-    assert image.sizes is not None
-    together = layout.slices_per_dimension.get(BATCH, 1)
-    passes = math.ceil(window_count(image.sizes, step.sizes, image.window_step) / together)
-    whole = step.resized(image.sizes)
-    return PatchCost(
+    sizes, alone = image.sizes or step.sizes, layout.restrict(lambda dim: dim != BATCH)  # one whole image at a time
+    return ImageCost(
         step.sizes,
-        image.sizes,
+        sizes,
         image.window_step,
-        predict_cost(step, layout, hardware, hosts, together, passes),
-        predict_cost(whole, without_batch(layout), hardware, hosts) if with_whole else None,
+        predict_cost(step, layout, hardware, hosts, image) if sizes != step.sizes else None,
+        predict_cost(step.resized(sizes), alone, hardware, hosts) if with_whole else None,
     )
-
-
-def without_batch(layout: Layout) -> Layout:
-    """Returns the layout for predicting one whole image at a time."""
-    return layout.restrict(lambda dim: dim != BATCH)
 
 
 def predict_cost(
@@ -203,29 +198,44 @@ def predict_cost(
     layout: Layout,
     hardware: Hardware | None,
     hosts: Hosts,
-    batch: int = 1,
-    passes: int = 1,
+    image: WholeImage = WholeImage(),  # noqa: B008
 ) -> Prediction | None:
-    """Returns the cost of forward passes; None if the network or the layout does not accept images of this size.
+    """Returns the cost of predicting an image; None if the network or the layout does not accept images of this size.
 
     Args:
-      step: a step on images with the size to predict.
-      layout: the layout.
+      step: a step on images of the size to predict, or on patches of the size of a window.
+      layout: the layout. Its batch rule distributes windows over processors.
       hardware: the kind of device, or None.
       hosts: the hosts.
-      batch: the number of images in a pass.
-      passes: the number of passes.
+      image: the image, if windows slide over it.
     """
+    batch, window = (1, None) if image.sizes is None else (layout.slices_per_dimension.get(BATCH, 1), step.sizes)
+    sizes = image.sizes or step.sizes
     try:
         inputs = task_inputs(step.task, batch, step.sizes, dtype=step.dtype, labels=False)
         traced = trace_only(step.task.predict, inputs, layout, hosts.devices(layout))
         check(traced, layout)
         step_of_pass = TracedStep(traced, dict.fromkeys(traced.needed, FORWARD), 1, 1)
         program = Program(step.task.predict, inputs, layout=layout, mesh_impl="stacked") if layout.sequential else None
-        plan = hosts.plan(step_of_pass, layout, program and program.turn_costs)
+        turns = program and program.turn_costs
+        (_, *dims, (_, channels)), labels = parse_shape(next(iter(inputs.values()))[0]), _labels(traced)
+        files = 0 if labels is None or len(dims) < 3 else file_bytes(sizes, channels, labels, window)
+        if turns and files:
+            turns = turns._replace(inputs=0)  # the input lies in a file
+        plan = hosts.plan(step_of_pass, layout, turns)
     except MtfImagingError:
         return None
-    return Prediction(plan, passes, hardware, step.dtype)
+    passes = math.ceil(window_count(sizes, step.sizes, image.window_step) / batch)
+    return Prediction(plan, passes, hardware, step.dtype, labels, files + (turns.waiting if turns else 0))
+
+
+def _labels(traced: Traced) -> int | None:
+    """Returns the number of values that a network predicts for each voxel; None if it predicts no map."""
+    image = next(op.outputs[0].shape.dims for op in traced.graph.operations if op.outputs)
+    found = traced.outputs
+    if not isinstance(found, mtf.Tensor) or found.shape.dims[:-1] != image[:-1]:
+        return None
+    return found.shape.dims[-1].size
 
 
 def _batch_bytes(step: TrainingStep) -> int:

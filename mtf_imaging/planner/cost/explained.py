@@ -4,7 +4,7 @@ import dataclasses
 
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
-from mtf_imaging.planner.cost.prediction import PatchCost
+from mtf_imaging.planner.cost.prediction import ImageCost
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe, RecipeCost, recipe_cost
 from mtf_imaging.planner.cost.start_up import StartUp, start_ups
@@ -29,7 +29,7 @@ class Explained:
       batch: input bytes of a whole batch.
       recipe: the training length and the device price.
       receptive_field: the part of the image on which an output voxel depends; None if unknown.
-      patch: the patches of the image, and the costs of predicting the whole image; None for a step on whole images.
+      prediction: the patches of the image, and the costs of predicting the image; None if not asked for.
     """
 
     plan: Plan
@@ -43,7 +43,7 @@ class Explained:
     batch: int
     recipe: Recipe = UNKNOWN_RECIPE
     receptive_field: ReceptiveField | None = None
-    patch: PatchCost | None = None
+    prediction: ImageCost | None = None
 
     @property
     def kept(self) -> Plan | None:

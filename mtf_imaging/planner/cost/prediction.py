@@ -4,11 +4,16 @@ import dataclasses
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
+from mtf_imaging.files.blocks import is_small
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan
+from mtf_imaging.planner.cost.start_up import start_ups
 from mtf_imaging.planner.cost.step_time import step_time
 
 WINDOW_STEP = 0.5  # distance between neighboring windows, as a share of the window size
+BYTES = 4  # of an image's values and of probabilities, which are float32 in `predict`
 
 
 def window_count(image: Sequence[int], window: Sequence[int], step: float = WINDOW_STEP) -> int:
@@ -30,6 +35,23 @@ def window_count(image: Sequence[int], window: Sequence[int], step: float = WIND
     )
 
 
+def file_bytes(image: Sequence[int], channels: int, labels: int, window: Sequence[int] | None = None) -> int:
+    """Returns the bytes of the temporary files with a volume and the sums of its windows; see `files.blocks`.
+
+    Args:
+      image: voxels of the volume along each dimension.
+      channels: the number of channels.
+      labels: the number of labels.
+      window: voxels of the window along each dimension; None for the whole volume at once.
+    """
+    arrays = [(*image, channels)]
+    if window is None:
+        arrays *= 2  # the network reads a copy, which is not in blocks
+    elif not is_small((*image, labels), np.float32):
+        arrays += [(window[0], *image[1:], labels)] * 2  # the rows that windows still change, before and after a step
+    return sum(BYTES * math.prod(shape) for shape in arrays if not is_small(shape, np.float32))
+
+
 @dataclasses.dataclass(frozen=True)
 class Prediction:
     """The cost of predicting one image.
@@ -39,12 +61,21 @@ class Prediction:
       passes: the number of forward passes: 1 for the whole image at once.
       hardware: the kind of device, or None.
       dtype: the activation dtype.
+      labels: the number of values that the network predicts for a voxel; None if it predicts no map.
+      files: bytes of the temporary files, including the values that wait between turns.
     """
 
     plan: Plan
     passes: int
     hardware: Hardware | None
     dtype: str
+    labels: int | None
+    files: int
+
+    @property
+    def process(self) -> int | None:
+        """The bytes of a process that computes in turns on a CPU, with TensorFlow; None without turns."""
+        return start_ups(self.plan, 0)["turns"].process_memory if self.plan.turns else None
 
     @property
     def seconds(self) -> float | None:
@@ -58,14 +89,14 @@ class Prediction:
 
 
 @dataclasses.dataclass(frozen=True)
-class PatchCost:
+class ImageCost:
     """The patches of an image, and the two ways to predict the image.
 
     Attributes:
-      patch: voxels of a patch along each dimension.
+      patch: voxels of a patch along each dimension; those of the image if a step computes whole images.
       image: voxels of the image along each dimension.
       window_step: distance between neighboring windows, as a share of the patch size.
-      sliding: the cost of a prediction with windows as large as the patch; None if unknown.
+      sliding: the cost of a prediction with windows as large as the patch; None if unknown, or without patches.
       whole: the cost of predicting the whole image at once; None if the network or the layout does not accept it.
     """
 
@@ -79,6 +110,21 @@ class PatchCost:
     def windows(self) -> int:
         """The number of windows that cover the image."""
         return window_count(self.image, self.patch, self.window_step)
+
+    @property
+    def has_patches(self) -> bool:
+        """Whether a step computes patches."""
+        return self.patch != self.image
+
+    @property
+    def labels(self) -> int | None:
+        """The number of values that the network predicts for a voxel; None if it predicts no map."""
+        return next((each.labels for each in (self.sliding, self.whole) if each), None)
+
+    @property
+    def all_probabilities(self) -> int:
+        """The bytes of the probabilities of all labels, which nnU-Net keeps in memory."""
+        return BYTES * (self.labels or 0) * math.prod(self.image)
 
     @property
     def share(self) -> float:

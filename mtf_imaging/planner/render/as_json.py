@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from mtf_imaging.planner.cost.explained import Explained
-from mtf_imaging.planner.cost.prediction import PatchCost, Prediction
+from mtf_imaging.planner.cost.prediction import ImageCost, Prediction
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField
 from mtf_imaging.planner.cost.step_time import traffic_totals
 from mtf_imaging.planner.render.field_text import field_notices
@@ -15,7 +15,7 @@ _SLICES = ("parts", "size", "last", "empty")
 def as_dict(explained: Explained) -> dict:
     """Returns the explanation as a dict of JSON types."""
     plan, time, hardware, uneven = explained.plan, explained.time, explained.hardware, explained.unevenness
-    cost, field = explained.recipe_cost, explained.receptive_field
+    cost, field, image = explained.recipe_cost, explained.receptive_field, explained.prediction
 
     connected, (within, between) = plan.interconnect, traffic_totals(plan)
 
@@ -40,7 +40,13 @@ def as_dict(explained: Explained) -> dict:
         "micro_batches": plan.parts,
         "dtype": explained.dtype,
         "receptive_field": field and _field_dict(field),
-        "patch": explained.patch and _patch_dict(explained.patch),
+        "patch": _patch_dict(image) if image and image.has_patches else None,
+        "prediction": image
+        and {
+            "windows": _prediction_dict(image.sliding),
+            "whole": _prediction_dict(image.whole),
+            "all_probabilities": image.all_probabilities,
+        },
         "turns": plan.turns and plan.turns._asdict() | {"memory": plan.turns.memory},
         "memory_a_device": {
             name: memory(variant)
@@ -105,14 +111,13 @@ def _field_dict(field: ReceptiveField) -> dict:
     }
 
 
-def _patch_dict(patch: PatchCost) -> dict:
+def _patch_dict(patch: ImageCost) -> dict:
     return {
         "voxels": list(patch.patch),
         "image": list(patch.image),
         "share": patch.share,
         "windows": patch.windows,
         "window_step": patch.window_step,
-        "prediction": {"windows": _prediction_dict(patch.sliding), "whole": _prediction_dict(patch.whole)},
     }
 
 
@@ -121,6 +126,8 @@ def _prediction_dict(prediction: Prediction | None) -> dict | None:
         return None
     return {
         "memory_a_device": prediction.plan.memory,
+        "memory_a_process": prediction.process,
+        "temporary_files": prediction.files,
         "passes": prediction.passes,
         "seconds": prediction.seconds,
         "fits": prediction.fits,

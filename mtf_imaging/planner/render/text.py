@@ -104,9 +104,9 @@ def _summary(explained, paint):
         yield paint(f"    {_assumed_links(plan, hardware)}, no overlap with computation", _DIM)
     else:
         yield "  Set hardware, for example h200, to estimate the step time and to check whether the memory suffices."
-    if explained.patch is not None:
+    if explained.prediction is not None:
         yield ""
-        yield from prediction_lines(explained.patch, explained.hardware)
+        yield from prediction_lines(explained.prediction, explained.hardware)
     if explained.recipe_cost is not None:
         yield ""
         yield from recipe_lines(explained.recipe_cost)

@@ -4,6 +4,7 @@ Zarr itself creates all codecs that the array metadata name, and some of these r
 metadata, which repeat the metadata of the files, are not read.
 """
 
+import dataclasses
 import functools
 import math
 import os
@@ -56,27 +57,51 @@ def open_ome_zarr(path: Path) -> tuple[list[Stored], ZarrGeometry]:
             raise Fault("is not a folder, as an OME-Zarr image is", fix)
         attributes = _read_attributes(path)
         multiscale, names = parse_multiscale(attributes), names_in_zarr(attributes)
-        folder = _array_folder(path, multiscale.array)
-        array = StoredArray(folder, _read_layout(folder))
-        layout, time, channel = array.layout, multiscale.number_of("time"), multiscale.number_of("channel")
-        if len(multiscale.axes) != len(layout.shape) or (time is not None and layout.shape[time] > 1):
-            names = ", ".join(axis.name for axis in multiscale.axes)
-            what = f"its array '{multiscale.array}' has the shape {layout.shape}, but its axes are {names}"
-            raise Fault(what, "store one volume, without several points in time, and the names of its axes")
-        height, size = multiscale.space[2], layout.codec.size
-        layer = math.prod(layout.shape) // layout.shape[height] * layout.chunk[height] * layout.codec.dtype.itemsize
-        check_room(f"the shape {layout.shape} and chunks of {layout.chunk}", 0, 0, at_once=2 * (layer + size))
-        if not multiscale.is_label:
-            _check_chunks(array)
+        array = _open_array(path, multiscale.array, multiscale)
     if multiscale.has_size and not multiscale.has_units:
         warn_once(f"{path}: its metadata does not state the unit of the axes; the scale is read as millimeters.")
-    x, y, z = (layout.shape[number] for number in multiscale.space)
-    dtype = np.dtype(np.uint8) if layout.fill_value.dtype.kind == "b" else layout.fill_value.dtype
-    stored = [
-        Stored(path, (x, y, z), dtype, functools.partial(ZarrPlanes, array, multiscale, number), names=names)
-        for number in range(1 if channel is None else layout.shape[channel])
-    ]
-    return stored, zarr_geometry(multiscale, (x, y, z))
+    channel = multiscale.number_of("channel")
+    numbers = range(1 if channel is None else array.layout.shape[channel])
+    stored = [dataclasses.replace(_stored(path, array, multiscale, n), names=names) for n in numbers]
+    return stored, zarr_geometry(multiscale, stored[0].shape)
+
+
+def _open_array(path: Path, name: str, multiscale: Multiscale) -> StoredArray:
+    """Opens and checks the array of a level.
+
+    Args:
+      path: the folder of the image.
+      name: the path of the array in it.
+      multiscale: the metadata of the image.
+    """
+    folder = _array_folder(path, name)
+    array = StoredArray(folder, _read_layout(folder))
+    layout, time = array.layout, multiscale.number_of("time")
+    if len(multiscale.axes) != len(layout.shape) or (time is not None and layout.shape[time] > 1):
+        names = ", ".join(axis.name for axis in multiscale.axes)
+        what = f"its array '{name}' has the shape {layout.shape}, but its axes are {names}"
+        raise Fault(what, "store one volume, without several points in time, and the names of its axes")
+    height, size = multiscale.space[2], layout.codec.size
+    layer = math.prod(layout.shape) // layout.shape[height] * layout.chunk[height] * layout.codec.dtype.itemsize
+    check_room(f"the shape {layout.shape} and chunks of {layout.chunk}", 0, 0, at_once=2 * (layer + size))
+    if not multiscale.is_label:
+        _check_chunks(array)
+    return array
+
+
+def _stored(path: Path, array: StoredArray, multiscale: Multiscale, channel: int) -> Stored:
+    """Returns a channel of a level, with the levels that are coarser."""
+    x, y, z = (array.layout.shape[number] for number in multiscale.space)
+    dtype = array.layout.fill_value.dtype
+    coarser = tuple(functools.partial(_open_level, path, multiscale, name, channel) for name in multiscale.coarser)
+    planes = functools.partial(ZarrPlanes, array, multiscale, channel)
+    return Stored(path, (x, y, z), np.dtype(np.uint8) if dtype.kind == "b" else dtype, planes, coarser=coarser)
+
+
+def _open_level(path: Path, multiscale: Multiscale, name: str, channel: int) -> Stored:
+    """Opens a channel of a coarser level."""
+    with damage_named(path, _KIND, _FETCH):
+        return _stored(path, _open_array(path, name, multiscale), multiscale, channel)
 
 
 class ZarrPlanes(Planes):

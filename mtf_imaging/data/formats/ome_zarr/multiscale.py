@@ -54,6 +54,7 @@ class Multiscale:
 
     Attributes:
       array: path of the full-resolution array in the folder.
+      coarser: paths of the arrays of the other levels, from fine to coarse.
       axes: the axes, in the order of the array.
       scale: distance between voxels along each axis, in units of the axis.
       translation: position of the first voxel along each axis, in units of the axis.
@@ -64,6 +65,7 @@ class Multiscale:
     """
 
     array: str
+    coarser: tuple[str, ...]
     axes: tuple[Axis, ...]
     scale: tuple[float, ...]
     translation: tuple[float, ...]
@@ -143,6 +145,7 @@ def parse_multiscale(attributes: Mapping[str, Any]) -> Multiscale:
             raise Fault(f"its first level is not the finest: {shown}", fix)
     found = Multiscale(
         array=str(dataset["path"]),
+        coarser=tuple(str(level["path"]) for level in first["datasets"][1:]),
         axes=axes,
         scale=scale,
         translation=translation,

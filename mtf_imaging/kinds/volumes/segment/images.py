@@ -1,6 +1,5 @@
 """The image of a case, as the input of a network."""
 
-import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,22 +10,17 @@ from mtf_imaging.data.description.dataset_json import find_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.differences import channel_differences, differences, refuse_differences
 from mtf_imaging.data.images.channels import channel_slabs
-from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.image_statistics import read_statistics
 from mtf_imaging.data.images.nonzero import crop_to_nonzero
 from mtf_imaging.data.images.normalized import normalized_region
 from mtf_imaging.data.images.sources import ImageSource
-from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity, channel_scalings, overwrite_with_input
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
-from mtf_imaging.data.reading.channels import Image, read_image
-from mtf_imaging.data.reading.images import Volume, read_volume
-from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Region, whole_region
-from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
+from mtf_imaging.data.sampling.regions import moved, region_shape
 from mtf_imaging.files.blocks import Voxels, working_array
 
 
@@ -52,75 +46,6 @@ def find_cases_of(path: str | Path, description: Description, need_labels: bool 
     return find_cases(path, need_labels, own or description)
 
 
-def read_case(case: Case, known: SpacingTable = NO_TABLE, description: Description = LITS) -> Volume | Image:
-    """Reads the image of a case: the CT of LiTS, or the channels of any other description."""
-    if is_plain_lits(description):
-        return read_volume(case.volume, known)
-    return read_image(case.channels, description, known)
-
-
-def open_case(case: Case, known: SpacingTable = NO_TABLE, description: Description = LITS) -> ImageSource:
-    """Opens the image of a case to read its voxels region by region; see `read_case`."""
-    if is_plain_lits(description):
-        return open_volume(case.volume, known)
-    return open_image_source(case.channels, description, known)
-
-
-@dataclasses.dataclass(frozen=True)
-class ArraySource:
-    """One channel in memory as a `VoxelSource`.
-
-    Attributes:
-      voxels: `[x, y, z]`.
-      geometry: geometry of the image.
-      path: path of the image.
-    """
-
-    voxels: np.ndarray
-    geometry: Geometry
-    path: Path
-    order: PlaneOrder = ALONG_Z
-    is_stream: bool = False
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self.voxels.dtype
-
-    def read(self, region: Region) -> np.ndarray:
-        return self.voxels[region].copy()
-
-    def check(self) -> None:
-        pass
-
-    def close(self) -> None:
-        pass
-
-
-def as_source(image: Volume | Image) -> ImageSource:
-    """Returns an image in memory as an `ImageSource`."""
-    arrays, names = ([image.hu], LITS.channels) if isinstance(image, Volume) else (image.channels, image.names)
-    channels = (ArraySource(voxels, image.geometry, image.path) for voxels in arrays)
-    return ImageSource(tuple(channels), names, image.geometry, image.path)
-
-
-def network_input(
-    image: Volume | Image, sampling: AnySampling, window: Window = DEFAULT_WINDOW, description: Description = LITS
-) -> np.ndarray:
-    """Returns the input of the network, float32 `[x, y, z, channels]` on the grid of `sampling`.
-
-    Args:
-      image: the image, as returned by `read_case`.
-      sampling: the voxel grid of the network, or its grids.
-      window: for a LiTS CT, the range (low, high) in HU, which is mapped to 0..1.
-      description: the channels and, for data sets other than LiTS, their intensity schemes.
-    """
-    _, source = crop_of(as_source(image), sampling, description)
-    geometry = source.geometry
-    grid = sampling.choose(geometry.shape, geometry.spacing).grid
-    statistics = source_statistics(source, description)
-    return np.asarray(input_region(source, sampling, whole_region(grid), window, description, statistics))
-
-
 def crop_of(source: ImageSource, sampling: AnySampling, description: Description) -> tuple[Region, ImageSource]:
     """Returns the region of an image that is resampled, and the image in this region; see `crop_to_nonzero`."""
     if not (sampling.follows_nnunet or description.crops_to_nonzero):
@@ -143,7 +68,8 @@ def input_region(
       source: the image, as returned by `crop_of`.
       sampling: the voxel grid of the network, or its grids.
       region: the region of the grid along x, y, z.
-      window, description: the same as in `network_input`.
+      window: for a LiTS CT, the range (low, high) in HU, which is mapped to 0..1.
+      description: the channels and, for data sets other than LiTS, their intensity schemes.
       statistics: the result of `source_statistics`.
 
     Returns:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group
 
 _SLAB_VOXELS = 16 << 20  # labels that process 0 receives at once
-_NOTHING = (slice(0, 0),) * 3
+NOTHING = (slice(0, 0),) * 3
 
 
 class SlicedLabels:
@@ -43,16 +43,14 @@ class SlicedLabels:
     Args:
       group: the processes.
       regions: each process's region of the volume.
-      labels: the labels in the region of this process, uint8 `[x, y, z]`, an array or `CompactLabels`.
+      labels: the labels in the region of this process, uint8 `[x, y, z]`.
       shape: number of voxels of the volume along x, y, z.
 
     Attributes:
       group: the processes.
     """
 
-    def __init__(
-        self, group: "Group", regions: Sequence[Region], labels: np.ndarray | CompactLabels, shape: Grid
-    ) -> None:
+    def __init__(self, group: "Group", regions: Sequence[Region], labels: CompactLabels, shape: Grid) -> None:
         self.group, self._regions, self._labels, self._shape = group, regions, labels, shape
 
     @property
@@ -86,21 +84,16 @@ class SlicedLabels:
 
     def compact(self, order: PlaneOrder) -> CompactLabels:
         """Returns all labels in process 0, while the other processes call `send`."""
-        if len(self._regions) == 1 and isinstance(self._labels, CompactLabels):
+        if len(self._regions) == 1:
             return self._labels
         labels = CompactLabels(self._shape)
         for slab in self.parts(order):
             labels[slab] = self._move(slab)
         return labels
 
-    def whole(self) -> np.ndarray:
-        """Returns all labels in one array, uint8 `[x, y, z]`, if there is only one process."""
-        assert len(self._regions) == 1
-        return self.own
-
     def _move(self, region: Region) -> np.ndarray:
         """Returns the labels of a region in process 0."""
-        want = [region, *[_NOTHING] * (len(self._regions) - 1)]
+        want = [region, *[NOTHING] * (len(self._regions) - 1)]
         return self.group.move(self._labels, self._regions, want, order="F")
 
     def send(self, order: PlaneOrder) -> None:
@@ -147,7 +140,7 @@ class Labeling:
         self._box, self._back = way_back(self._sampling.spans(*place), geometry.shape, crop)
         self._grid, self._shape = region_shape(self._box), geometry.shape
         self._expected = (*self._sampling.grid, description.num_outputs)
-        self._regions = [self._region(output[:3]) for output in slices.outputs]
+        self._regions = [volume_region(output[:3], self._box, self._back) for output in slices.outputs]
         self._labels = CompactLabels(region_shape(self._regions[slices.group.index]))
         self._done, self._begun = 0, begun if len(slices.outputs) == 1 else None
         for part in () if self._begun is None else self._begun.parts():
@@ -155,11 +148,6 @@ class Labeling:
             self._done += len(part)
         self.first = min(self._first_needed(), self._expected[0] - 1) if self._done else 0
         self._rows = _Rows(self.first)
-
-    def _region(self, output: Region) -> Region:
-        """Returns the region of the volume whose labels belong to a region of the grid."""
-        covered = tuple(overlap(at, inside) for at, inside in zip(output, self._box, strict=True))
-        return region_of_slice(self._grid, self._back, moved(covered, self._box))
 
     def add(self, rows: slice, probabilities: Voxels) -> None:
         """Adds the probabilities of some rows along x; see `Slices.predict_parts`.
@@ -236,6 +224,12 @@ class Labeling:
             )
 
 
+def volume_region(output: Region, box: Region, back: Spans) -> Region:
+    """Returns the region of a volume whose values belong to a region of the grid; see `way_back`."""
+    covered = tuple(overlap(at, inside) for at, inside in zip(output, box, strict=True))
+    return region_of_slice(region_shape(box), back, moved(covered, box))
+
+
 class _Rows:
     """Consecutive rows of an array along its first axis, which come in parts."""
 
@@ -275,5 +269,5 @@ class _Rows:
 def _rounds(regions: Sequence[Region], grid: tuple[int, ...], back: Spans, classes: int) -> Iterator[list[Region]]:
     """Yields one slab of each process's region at a time, until all are computed; some slabs may be empty."""
     slabs = [label_slabs(grid, back, region, classes) for region in regions]
-    for each in itertools.zip_longest(*slabs, fillvalue=_NOTHING):
+    for each in itertools.zip_longest(*slabs, fillvalue=NOTHING):
         yield list(each)

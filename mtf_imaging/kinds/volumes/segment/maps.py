@@ -13,18 +13,18 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import OME_ZARR, OUTPUT_FORMATS, is_zarr
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
-from mtf_imaging.data.sampling.label_region import covered_region, needed_region, region_of_slice, resampled_region
-from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
+from mtf_imaging.data.sampling.label_region import covered_region, needed_region, resampled_region
+from mtf_imaging.data.sampling.regions import PlaneOrder, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
-from mtf_imaging.engine.layout.regions import absolute
+from mtf_imaging.engine.layout.regions import absolute, intersection
 from mtf_imaging.files.contained import contained
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.inference.network import Slices
 from mtf_imaging.inference.uncertainty import map_names, uncertainty
+from mtf_imaging.kinds.volumes.segment.labels import NOTHING, volume_region
 
 PROBABILITIES = "probabilities"
 _SLAB_BYTES = 32 << 20  # values of a slab; a few slabs exist at a time
-_NOTHING = (slice(0, 0),) * 3
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,10 +104,7 @@ class SlicedMaps:
         self._box, self._back = back
         self._grid = region_shape(self._box)
         self._have = slices.outputs
-        self._regions = []
-        for output in slices.outputs:
-            inside = tuple(overlap(at, box) for at, box in zip(output[:3], self._box, strict=True))
-            self._regions.append(region_of_slice(self._grid, self._back, moved(inside, self._box)))
+        self._regions = [volume_region(output[:3], *back) for output in slices.outputs]
 
     def slabs(self, order: PlaneOrder) -> Iterator[np.ndarray]:
         """Yields the values of each slab of the volume, float32 `[x, y, z, values]`.
@@ -119,12 +116,12 @@ class SlicedMaps:
         """
         every = slice(0, len(self._beyond))
         for slab in self.parts(order):
-            parts = [self._part(region, slab) for region in self._regions]
+            parts = [intersection(region, slab) or NOTHING for region in self._regions]
             needed = [needed_region(self._grid, self._back, part) for part in parts]
             want = [(*absolute(region, self._box), every) for region in needed]
             there = self._group.move(self._values, self._have, want)
             own = self._interpolated(there, parts[self._group.index])
-            gathered = [(*slab, every), *[(*_NOTHING, every)] * (len(parts) - 1)]
+            gathered = [(*slab, every), *[(*NOTHING, every)] * (len(parts) - 1)]
             yield self._group.move(own, [(*part, every) for part in parts], gathered)
 
     def parts(self, order: PlaneOrder) -> Iterator[Region]:
@@ -144,11 +141,6 @@ class SlicedMaps:
             inside = covered_region(self._grid, self._back, part)
             result[inside] = self._change(resampled_region(values, self._grid, self._back, part)[inside])
         return result
-
-    @staticmethod
-    def _part(region: Region, slab: Region) -> Region:
-        part = tuple(overlap(first, second) for first, second in zip(region, slab, strict=True))
-        return part if all(region_shape(part)) else _NOTHING
 
 
 class Maps:

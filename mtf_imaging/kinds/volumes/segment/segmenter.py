@@ -17,8 +17,8 @@ from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.intensities.statistics import ChannelStatistics
 from mtf_imaging.data.intensities.window import DEFAULT_WINDOW, Window
-from mtf_imaging.data.reading.channels import Image
-from mtf_imaging.data.reading.images import Volume
+from mtf_imaging.data.reading.open_sources import open_image_source, open_volume
+from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
@@ -27,7 +27,7 @@ from mtf_imaging.files.blocks import is_small
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.unfinished import Unfinished
 from mtf_imaging.inference.network import as_network
-from mtf_imaging.kinds.volumes.segment.images import as_source, crop_of, input_region, open_case, source_statistics
+from mtf_imaging.kinds.volumes.segment.images import crop_of, input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
 
@@ -65,7 +65,9 @@ class Segmenter:
 
     def open(self, case: Case) -> ImageSource:
         """Opens the image of a case. Each process reads the voxels that its slice needs."""
-        return open_case(case, self.known, self.description)
+        if is_plain_lits(self.description):
+            return open_volume(case.volume, self.known)
+        return open_image_source(case.channels, self.description, self.known)
 
     def grid(self, geometry: Geometry) -> Grid:
         """Returns the voxels of the network's input along x, y and z for a volume."""
@@ -165,30 +167,6 @@ class Segmentation:
         parts = (final[slab] for slab in self.labels.parts(order))
         write_label_slabs(output, parts, geometry, segments, provenance, self.stored)
         return final
-
-
-def segment_volume(
-    volume: Volume | Image,
-    sampling: AnySampling,
-    predict_probabilities: PredictProbabilities,
-    window: Window = DEFAULT_WINDOW,
-    cleanup: Cleanup = AS_FOUND,
-    description: Description = LITS,
-) -> np.ndarray:
-    """Segments one volume in memory, in one process; see `Segmenter`.
-
-    Args:
-      volume: the volume, as returned by `read_case`.
-      sampling, window, description: the same as in `Segmenter`.
-      predict_probabilities: the network.
-      cleanup: rules that the predicted labels must obey.
-
-    Returns:
-      Labels, uint8 `[x, y, z]` on the voxels of the volume.
-    """
-    segmenter = Segmenter(sampling, window, description, cleanup=cleanup)
-    labels = segmenter.segment(as_source(volume), predict_probabilities).labels
-    return cleanup(labels.whole(), volume.geometry.spacing, volume.path)
 
 
 def _statistics(group: "Group", source: ImageSource, description: Description) -> list[ChannelStatistics]:
