@@ -1,14 +1,24 @@
-"""Records the processor time of slow tests: `python -m pytest -p tests.selection.durations -m "slow and not kill"`."""
+"""The processor time of slow tests, which `make durations` records.
+
+Processor time changes less than time under the load of other programs.
+"""
 
 import collections
+import functools
 import json
 import os
 from pathlib import Path
 
 import pytest
 
-RECORDED = Path(__file__).with_suffix(".json")  # {test module: processor seconds of its slow tests}
+_RECORDED = Path(__file__).with_suffix(".json")
 _seconds: collections.Counter = collections.Counter()
+
+
+@functools.cache
+def recorded() -> dict[str, float]:
+    """Returns {test module: processor seconds of its slow tests}."""
+    return json.loads(_RECORDED.read_text())
 
 
 def processor_seconds(process: int) -> float:
@@ -36,7 +46,7 @@ def pytest_runtest_teardown(item):
 
 
 def pytest_runtest_logreport(report):
-    if report.when == "teardown" and not hasattr(report, "node_is_worker"):
+    if report.when == "teardown":
         times = dict(report.user_properties)
         module = report.nodeid.partition(".py::")[0].replace("/", ".")
         _seconds[module] += times["ended"] - times["began"]
@@ -44,5 +54,5 @@ def pytest_runtest_logreport(report):
 
 def pytest_sessionfinish(session):
     if not hasattr(session.config, "workerinput"):
-        recorded = {module: round(seconds) for module, seconds in sorted(_seconds.items())}
-        RECORDED.write_text(json.dumps(recorded, indent=2) + "\n")
+        seconds = {module: round(own) for module, own in sorted(_seconds.items())}
+        _RECORDED.write_text(json.dumps(seconds, indent=2) + "\n")
