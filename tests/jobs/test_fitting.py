@@ -213,6 +213,18 @@ def test_a_dataset_of_pairs_gives_the_batches_of_its_arrays():
     np.testing.assert_array_equal(next(batches)["labels"], Y[[4, 0]])
 
 
+def test_an_array_without_a_length_is_trained_on():
+    class Zarr:
+        shape, dtype = X.shape, X.dtype
+
+        def __getitem__(self, place):
+            return X[place]
+
+    zarr, numpy = fit(Zarr(), steps=1), fit(steps=1)
+    assert zarr.losses == numpy.losses
+    np.testing.assert_array_equal(zarr.predict(Zarr()), zarr.predict(X))
+
+
 def test_every_pass_contains_every_sample():
     pairs = ArrayPairs(np.arange(5.0)[:, None, None], np.arange(5))
     batches = pairs.batches("", batch_size=2, sizes=(), seed=1, start_step=0)
