@@ -85,7 +85,6 @@ class _Slide:
             return [(*slab, slice(0, shape[-1])) if slides else whole_region(shape) for slab in slabs]
 
         self._inputs, self._outputs = of_each(of_processes, batch.inputs), of_each(of_processes, batch.outputs)
-        self._feeds = self._group.num == 1 and not isinstance(batch.outputs, Mapping)
 
     def slices(self) -> Slices:
         """Returns the slices of the image; a batch has a single image."""
@@ -95,7 +94,7 @@ class _Slide:
             self._outputs,
             lambda images: one_batch(self._predict(of_each(lambda array: array[0], images))),
             [slice(0, 1)] * self._group.num,
-            self._feed if self._feeds else None,
+            self._feed if self._group.num == 1 and not isinstance(self._outputs, Mapping) else None,
         )
 
     def _predict(self, image: Any) -> Any:

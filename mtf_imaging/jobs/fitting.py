@@ -114,9 +114,9 @@ def _by_target(pairs: ArrayPairs | DatasetPairs, values: Any, what: str) -> dict
     own = named_outputs(values)
     own = dict.fromkeys(pairs.targets, values) if [*own] == [""] else own
     if own.keys() != pairs.targets.keys():
-        given = "there is one target without a name"
-        given = given if [*pairs.targets] == [""] else f"there are targets for {', '.join(pairs.targets)}"
-        raise ConfigError(f"{what} is for the outputs {', '.join(own)}, but {given}. Fix: give one for each.", [what])
+        given = ", ".join(pairs.targets) or "a single output"
+        message = f"{what} is for the outputs {', '.join(own)}, but the targets are for {given}. Fix: give one for each."
+        raise ConfigError(message, [what])
     return own
 
 

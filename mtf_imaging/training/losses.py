@@ -118,8 +118,7 @@ def sum_of_losses(losses: Mapping[str, NamedLoss]) -> tuple[Callable[..., Any], 
         each: list[mtf.Tensor] = []
         measures: dict[str, mtf.Tensor] = {}
         for name, loss in losses.items():
-            is_named = loss._replace(weight=1.0) in LOSSES.values()
-            own = output_of(outputs, name) if name or is_named else outputs
+            own = output_of(outputs, name) if name or loss._replace(weight=1.0) in LOSSES.values() else outputs
             result = loss.compute(own, targets[target_name(name)])
             value, more = result if isinstance(result, tuple) else (result, {})
             each.append(value * loss.weight)
