@@ -115,7 +115,7 @@ def _by_target(pairs: ArrayPairs | DatasetPairs, values: Any, what: str) -> dict
     own = dict.fromkeys(pairs.targets, values) if [*own] == [""] else own
     if own.keys() != pairs.targets.keys():
         given = ", ".join(pairs.targets) or "a single output"
-        message = f"{what} is for the outputs {', '.join(own)}, but the targets are for {given}. Fix: give one for each."
+        message = f"{what} is for {', '.join(own)}, but the targets are for {given}. Fix: give one for each."
         raise ConfigError(message, [what])
     return own
 
