@@ -262,6 +262,7 @@ def test_the_selection_is_reported(durations):
 
 def test_the_recorded_durations_are_those_of_slow_tests():
     assert recorded().keys() <= modules().keys()
+    assert min(recorded().values()) >= 0
     assert Selection("", 0, frozenset(recorded()), 0).parts()[0] > 1
 
 
