@@ -1,10 +1,11 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores, and 1 to 5 to install
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 9 minutes on 2 cores, 16 on slow ones
-# make test-changed      also runs the slow tests that a change can break, and an eighth of the others; tests of the
-#                        engine only if it changed
+# make test-changed      also runs 12 minutes of slow tests: those that a change can break, then a part of the others;
+#                        tests of the engine only if it changed
 # make test-changed SINCE=commit  compares with a commit; default: where the branch left main, on main a day ago
 # make test-all          also runs all slow tests: 80 minutes on 2 cores
+# make durations         records how long slow tests take, after many were added: as long as make test-all
 # make test-kill         kills commands at random moments, ten times each: 5 minutes on 2 cores
 # make test-references   compares scores and files with other programs, in an environment of its own
 # make audit             compares the installed packages with the known vulnerabilities, which needs the network
@@ -43,6 +44,10 @@ test-all: $(INSTALLED)
 # Without SINCE, compares with the commit at which the branch left main; on main with the state a day before the last commit.
 test-changed: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)"
+
+# The durations by which test-changed divides the slow tests.
+durations: $(INSTALLED)
+	$(PYTEST) --dist loadfile -m "slow and not kill" -p tests.selection.durations
 
 test-kill: $(INSTALLED)
 	$(PYTEST) --dist loadfile -m kill tests/cli/test_kill.py tests/jobs/test_kill_processes.py
@@ -127,4 +132,4 @@ $(INSTALLED): setup.py pyproject.toml
 	@.venv/bin/python -m tests.install --editable ".[test]"
 	@touch $(INSTALLED_PACKAGE) $@
 
-.PHONY: audit bench demo dist docs docs-links docs-serve figures mutants size test test-all test-changed test-kill test-references lint
+.PHONY: audit bench demo dist docs docs-links docs-serve durations figures mutants size test test-all test-changed test-kill test-references lint

@@ -40,8 +40,8 @@ def pytest_addoption(parser):
     parser.addoption(
         "--changed-since",
         metavar="COMMIT",
-        help="runs the fast tests, the slow tests that import a file changed since a commit (an eighth of them after a "
-        "change of the core), and an eighth of the others; tests of the engine run only if they import such a file; "
+        help="runs the fast tests, the slow tests that import a file changed since a commit (a part of them after a "
+        "change of the core), and a part of the others; tests of the engine run only if they import such a file; "
         "'' is the commit at which the branch left main, and on main the newest state at least a day older than HEAD",
     )
 
@@ -89,9 +89,9 @@ def pytest_collection_modifyitems(config, items):
         for item in cases[math.ceil(part * len(cases)) :]:
             item.add_marker(pytest.mark.slow)
     if selected := _selection(config):
-        runs = [selected.runs(item) for item in items]
-        config.hook.pytest_deselected(items=[item for item, run in zip(items, runs, strict=True) if not run])
-        items[:] = [item for item, run in zip(items, runs, strict=True) if run]
+        chosen = selected.choose(items)
+        config.hook.pytest_deselected(items=[*{*items} - {*chosen}])
+        items[:] = chosen
 
 
 @pytest.hookimpl(wrapper=True)

@@ -4,14 +4,16 @@ import ast
 import fnmatch
 import os
 import subprocess
+import sys
 from types import SimpleNamespace
 
 import pytest
 
 from tests import conftest
-from tests.selection import changes
+from tests.selection import changes, selection
+from tests.selection.durations import processor_seconds, recorded
 from tests.selection.imports import CONDITIONAL, DYNAMIC, ROOT, closure, modules
-from tests.selection.selection import PARTS, STANDALONE, Selection
+from tests.selection.selection import SECONDS, STANDALONE, Selection
 
 # Files that import what their users name, or that pass an import on.
 NAMED_BY_OTHERS = {
@@ -134,7 +136,7 @@ def repository(tmp_path, monkeypatch):
     def commit(hours):
         stamp = f"{1_700_000_000 + hours * 3600} +0000"
         dates = {"GIT_AUTHOR_DATE": stamp, "GIT_COMMITTER_DATE": stamp}
-        (tmp_path / f"file_{hours}").touch()
+        (tmp_path / f"file_{hours}.py").touch()
         for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "-m", "a commit"]):
             who = ["-c", "user.name=a", "-c", "user.email=a@b.c"]
             subprocess.run(["git", *who, *words], cwd=tmp_path, check=True, env={**os.environ, **dates})
@@ -153,9 +155,9 @@ def test_the_base_is_a_day_older_than_the_last_commit(repository):
     repository(30)
     assert changes.base("") == first
     assert changes.base(second) == second
-    assert changes.changed_files(second) == ["file_30"]
+    assert changes.changed_files(second) == ["file_30.py"]
     (changes.ROOT / "new file").touch()
-    assert changes.changed_files(second) == ["file_30", "new file"]
+    assert changes.changed_files(second) == ["file_30.py", "new file"]
     assert changes.turn() == 3
     with pytest.raises(subprocess.CalledProcessError):
         changes.base("missing")
@@ -169,7 +171,7 @@ def test_a_branch_is_compared_with_the_commit_at_which_it_left_main(repository):
     for hours in (2, 90):
         repository(hours)
     assert changes.base("") == point
-    assert changes.changed_files(point) == ["file_2", "file_90"]
+    assert changes.changed_files(point) == ["file_2.py", "file_90.py"]
     changes._git("checkout", "--quiet", "main")
     landed = repository(80)
     changes._git("checkout", "--quiet", "branch")
@@ -196,27 +198,54 @@ def _item(file, slow=True, **values):
     return SimpleNamespace(path=ROOT / "tests" / file, callspec=callspec, get_closest_marker=lambda name: slow)
 
 
-@pytest.mark.parametrize(("module", "parts"), [("test_layout", 1), ("models.test_unet3d", PARTS)])
-def test_a_part_of_the_tests_runs_by_setup(module, parts):
-    cases = [_item("models/test_unet3d.py", layout=f"x:{n}", case=case) for n in range(40) for case in range(3)]
-    ran = []
-    for turn in range(PARTS):
-        selection = Selection("abc", 1, frozenset({f"tests.{module}"}), turn + 5 * PARTS, parts)
-        assert selection == Selection.from_json(selection.to_json())
-        assert selection.runs(_item("test_layout.py")) or module != "test_layout"
-        assert selection.runs(_item("models/test_unet3d.py", slow=False))
-        ran.append([case for case in cases if selection.runs(case)])
-        layouts = {case.callspec.params["layout"] for case in ran[-1]}
-        assert len(ran[-1]) == 3 * len(layouts)  # all cases of a setup run together
-    assert sum(map(len, ran)) == len(cases)
-    assert min(map(len, ran)) > 0
+def _selection(*modules, turn=0):
+    return Selection("abc", 1, frozenset(modules), turn)
+
+
+@pytest.fixture
+def durations(monkeypatch):
+    """The recorded durations, which a test changes."""
+    seconds = {"tests.models.test_unet3d": 5 * SECONDS / 2, "tests.test_layout": SECONDS}
+    monkeypatch.setattr(selection, "recorded", lambda: seconds)
+    return seconds
+
+
+@pytest.mark.parametrize(
+    ("modules", "parts"),
+    [
+        (["models.test_unet3d", "test_layout"], (4, 1)),
+        (["models.test_unet3d"], (3, 6)),  # a sixth of the time is left
+        (["test_layout"], (1, 15)),
+        ([], (1, 4)),
+    ],
+)
+def test_there_are_as_few_parts_as_the_time_allows(durations, modules, parts):
+    assert _selection(*(f"tests.{module}" for module in modules)).parts() == parts
+
+
+@pytest.mark.parametrize("module", ["tests.models.test_unet3d", "tests.test_layout"])
+def test_the_parts_of_the_tests_rotate_by_setup_and_take_the_same_time(durations, module):
+    cases = [_item("models/test_unet3d.py", layout=f"x:{n}", case=case) for n in range(45) for case in range(n % 3 + 1)]
+    fast = [_item("test_layout.py", slow=False), _item("models/test_unet3d.py", slow=False)]
+    parts, ran = _selection(module).parts()[module == "tests.test_layout"], []
+    for turn in range(parts):
+        own = _selection(module, turn=turn + 5 * parts)
+        assert own == Selection.from_json(own.to_json())
+        chosen = own.choose([fast[0], *cases, fast[1]])
+        assert chosen[0] is fast[0]
+        assert chosen[-1] is fast[1]
+        assert chosen[1:-1] == [case for case in cases if case in chosen]
+        layouts = {case.callspec.params["layout"] for case in chosen[1:-1]}
+        assert len(chosen) - 2 == sum(case.callspec.params["layout"] in layouts for case in cases)
+        ran.append(len(chosen) - 2)
+    assert sum(ran) == len(cases)
+    assert max(ran) - min(ran) <= 3  # all cases of a setup run together
 
 
 def test_tests_of_the_engine_run_only_if_they_import_a_changed_file():
     halo = [_item("engine/meshes/test_halo.py", slow) for slow in (True, False)]
-    for turn in range(PARTS):
-        assert not any(Selection("abc", 1, frozenset({"tests.test_compat"}), turn, 1).runs(item) for item in halo)
-        assert all(Selection("abc", 1, frozenset({"tests.engine.meshes.test_halo"}), turn, 1).runs(i) for i in halo)
+    assert not any(_selection("tests.test_compat", turn=turn).choose(halo) for turn in range(20))
+    assert _selection("tests.engine.meshes.test_halo").choose(halo) == halo
 
 
 @pytest.mark.parametrize("file", ["mtf_imaging/planner/cost/plan.py", "models/unet3d/network.py", "docs/index.md"])
@@ -225,9 +254,19 @@ def test_changes_outside_of_the_engine_run_none_of_its_tests(file):
     assert not [name for name in modules() if name.startswith(STANDALONE) and changes.can_break(name, changed)]
 
 
-def test_a_change_of_the_core_selects_a_part():
+def test_the_selection_is_reported(durations):
     assert Selection.since("HEAD").turn == changes.turn()
-    selection = Selection("", 0, frozenset({"tests.engine.layout.test_layout"}), 15, PARTS)
-    assert str(selection) == (
-        "selection: no earlier commit; part 7 of 8 of the slow tests of 1 test modules, part 7 of 8 of the others"
-    )
+    text = "selection: no earlier commit; part 3 of 3 of the slow tests of 1 test modules, part 6 of 6 of the others"
+    assert str(Selection("", 0, frozenset({"tests.models.test_unet3d"}), 5)) == text
+
+
+def test_the_recorded_durations_are_those_of_slow_tests():
+    assert recorded().keys() <= modules().keys()
+    assert min(recorded().values()) >= 0
+    assert Selection("", 0, frozenset(recorded()), 0).parts()[0] > 1
+
+
+def test_the_processor_time_of_a_test_includes_its_processes():
+    before = processor_seconds(os.getpid())
+    subprocess.run([sys.executable, "-c", "for _ in range(10**7): pass"], check=True)
+    assert processor_seconds(os.getpid()) > before + 0.1

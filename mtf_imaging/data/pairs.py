@@ -26,8 +26,6 @@ class Samples(Protocol):
     @property
     def dtype(self) -> Any: ...
 
-    def __len__(self) -> int: ...
-
     def __getitem__(self, place: Any, /) -> Any: ...
 
 
@@ -66,9 +64,9 @@ class ArrayPairs:
             {name: Spec(tuple(own.shape[1:]), np.dtype(own.dtype)) for name, own in arrays.items()}
             for arrays in (inputs, outputs)
         )
-        counts = {len(array) for array in self._arrays.values()}
-        if len(counts) > 1 or 0 in counts:
-            described = ", ".join(f"{len(array)} for {name}" for name, array in self._arrays.items())
+        counts = {name: array.shape[0] for name, array in self._arrays.items()}  # arrays of Zarr have no len
+        if len({*counts.values()}) > 1 or 0 in counts.values():
+            described = ", ".join(f"{count} for {name}" for name, count in counts.items())
             raise DataError(
                 f"the arrays have other numbers of samples, or none: {described}. Fix: give a target for each image, "
                 "along the first axis of all arrays."
@@ -77,7 +75,7 @@ class ArrayPairs:
         self._order = functools.lru_cache(2)(self._new_order)
 
     def __len__(self) -> int:
-        return len(next(iter(self._arrays.values())))
+        return next(iter(self._arrays.values())).shape[0]
 
     def __iter__(self) -> Iterator[Pair]:
         def sample(arrays: Mapping[str, Samples], number: int) -> dict[str, np.ndarray]:

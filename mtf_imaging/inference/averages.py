@@ -2,18 +2,20 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import operator
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from mtf_imaging.engine.layout.regions import Region, mirrored
 from mtf_imaging.errors import ConfigError
-from mtf_imaging.inference.network import Network, Slices
+from mtf_imaging.inference.network import Network, Slices, of_each
 
 
-def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
-    """Calls functions one after the other and returns the mean of their results.
+def mean_of(runs: Sequence[Callable[[], Any]]) -> Any:
+    """Calls functions one after the other and returns the mean of their results, arrays or dicts of arrays.
 
     The mean needs memory for one sum, in float32 or a wider type, in addition to one result.
 
@@ -23,26 +25,26 @@ def mean_of(runs: Sequence[Callable[[], np.ndarray]]) -> np.ndarray:
     total = None
     for run in runs:
         result = run()
-        if isinstance(result, Mapping):
-            raise several_parts(result)
-        if total is None:
-            total = np.array(result, np.promote_types(result.dtype, np.float32))
-        else:
-            total += result
+        total = of_each(_new_sum, result) if total is None else of_each(operator.iadd, total, result)
         del result  # before the next run allocates its own
     if total is None:
         raise ValueError("runs is empty")
-    total /= len(runs)
-    return total
+    return of_each(lambda array: operator.itruediv(array, len(runs)), total)
 
 
-def several_parts(parts: Iterable[str]) -> ConfigError:
-    """Returns the error for predictions with several outputs, which cannot be averaged."""
-    return ConfigError(
-        f"ensemble: predictions of several parts ({', '.join(parts)}) cannot be averaged. Fix: give the folder "
-        "of one run as model_dir, without ensemble.",
-        ["ensemble", "model_dir"],
-    )
+def _new_sum(array: np.ndarray) -> np.ndarray:
+    check_numbers(array.dtype)
+    return np.array(array, np.promote_types(array.dtype, np.float32))
+
+
+def check_numbers(dtype: npt.DTypeLike) -> None:
+    """Raises ConfigError if predictions have a dtype of which a mean has no meaning."""
+    if np.dtype(dtype).kind in "biu":
+        raise ConfigError(
+            f"ensemble: a prediction has the dtype {np.dtype(dtype)}, and integers, such as the classes of objects, "
+            "cannot be averaged. Fix: give the folder of one run as model_dir, without ensemble.",
+            ["ensemble", "model_dir"],
+        )
 
 
 def ensemble(networks: Sequence[Network]) -> Network:
@@ -60,7 +62,7 @@ def ensemble(networks: Sequence[Network]) -> Network:
     def of_sizes(sizes: tuple[int, ...]) -> Slices:
         every = [network.of_sizes(sizes) for network in networks]
 
-        def predict(images: np.ndarray) -> np.ndarray:
+        def predict(images: Any) -> Any:
             return mean_of([functools.partial(own.predict, images) for own in every])
 
         return every[0].replace(predict=predict)

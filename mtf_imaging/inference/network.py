@@ -10,6 +10,7 @@ import numpy as np
 from mtf_imaging.engine.layout.regions import Region, whole_region
 from mtf_imaging.errors import ShapeError
 from mtf_imaging.files.blocks import Voxels
+from mtf_imaging.inference.several import named_inputs
 
 if TYPE_CHECKING:
     from mtf_imaging.engine.meshes.group import Group
@@ -129,7 +130,7 @@ class Network:
           ShapeError: the inputs are others than those of the network.
         """
         own = self.slices(image_sizes(images))
-        if _names(images) != _names(own.inputs):
+        if named_inputs(images).keys() != named_inputs(own.inputs).keys():
             raise ShapeError(
                 f"the network has {_inputs_text(own.inputs)}, but the image has {_inputs_text(images)}. Fix: give one "
                 "array for a network with one input, and a dict of arrays by name for several."
@@ -228,10 +229,6 @@ def image_sizes(images: Any) -> tuple[int, ...]:
     """
     arrays = images.values() if isinstance(images, Mapping) else [images]
     return tuple(max((array.shape for array in arrays), key=len)[1:-1])
-
-
-def _names(images: Any) -> set[str] | None:
-    return {*images} if isinstance(images, Mapping) else None
 
 
 def _inputs_text(images: Any) -> str:

@@ -85,7 +85,7 @@ def predict(
     network = loaded(network)
     inputs = named_inputs(named(network, x))
     of_image = _trained(network, inputs, model_dir, loss, options)
-    count = len(next(iter(inputs.values())))
+    count = next(iter(inputs.values())).shape[0]
     samples = ({name: np.asarray(array[number]) for name, array in inputs.items()} for number in range(count))
     predictions = [of_each(np.asarray, of_image(image_of(own))) for own in samples]
     return of_each(lambda *each: np.stack(each), *predictions)

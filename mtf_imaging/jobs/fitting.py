@@ -3,7 +3,7 @@
 import shutil
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from mtf_imaging.jobs.array_networks import Losses, as_task, loaded, named, take
 from mtf_imaging.jobs.data.training_data import TrainingData
 from mtf_imaging.jobs.history import History
 from mtf_imaging.jobs.training import train
+from mtf_imaging.parameters import check_value
 from mtf_imaging.training.callbacks import Callback
 from mtf_imaging.training.losses import LABELS, named_loss
 from mtf_imaging.training.task import Task
@@ -27,6 +28,7 @@ def fit(
     y: Arrays | None = None,
     loss: Losses = None,
     *,
+    loss_weights: float | Mapping[str, float] | Sequence[float] = 1.0,
     validation: tuple[Arrays, Arrays] | None = None,
     callbacks: Sequence[Callback] = (),
     model_dir: str | Path | None = None,
@@ -53,6 +55,7 @@ def fit(
         tensors that returns a scalar Tensor, or a pair of it and a dict of measures. The default is dice_ce for classes
         of voxels, cross_entropy for classes of images, and mse for numbers. For several outputs, the sum of their
         losses is trained: the same one for all, or a dict of losses by name.
+      loss_weights: the factors of the losses in the sum: one for all, a dict by name, or a tuple.
       validation: a pair (x, y) of arrays that are not trained on. They are scored every `eval_every` steps: the mean
         Dice of the classes without 0, the accuracy of images, or the coefficient of determination (r2). The score of
         one of several outputs has its name, as in "mask_dice"; the first one selects the best checkpoint.
@@ -72,7 +75,7 @@ def fit(
     """
     network = loaded(network)
     pairs = _pairs(network, x, y)
-    task, measures = _task(network, pairs, loss, settings.get("dtype", "float32"))
+    task, measures = _task(network, pairs, loss, loss_weights, settings.get("dtype", "float32"))
     folder = Path(model_dir or tempfile.mkdtemp(prefix="mtf_imaging_fit_"))
     held_out = None if validation is None else ArrayPairs(named(network, validation[0]), validation[1])
     scored = ScoredPairs(held_out, measures) if held_out else None
@@ -106,20 +109,29 @@ def _pairs(network: Any, x: "Arrays | tf.data.Dataset", y: Arrays | None) -> Arr
     return ArrayPairs(named(network, x), y)
 
 
-def _task(network: Any, pairs: ArrayPairs | DatasetPairs, loss: Losses, dtype: str) -> tuple[Task, dict[str, str]]:
-    """Returns the task of a network with its losses, and the measure of each output of held-out samples."""
-    own = named_outputs(loss)
-    own = dict.fromkeys(pairs.targets, loss) if [*own] == [""] else own
+def _by_target(pairs: ArrayPairs | DatasetPairs, values: Any, what: str) -> dict[str, Any]:
+    """Returns a value for each target; a single one counts for all."""
+    own = named_outputs(values)
+    own = dict.fromkeys(pairs.targets, values) if [*own] == [""] else own
     if own.keys() != pairs.targets.keys():
-        given = "one target without a name" if [*pairs.targets] == [""] else f"targets for {', '.join(pairs.targets)}"
-        what = f"there are losses for the outputs {', '.join(own)}, but {given}"
-        raise ConfigError(f"{what}. Fix: give a loss for each target.", ["loss"])
+        given = ", ".join(pairs.targets) or "a single output"
+        message = f"{what} is for {', '.join(own)}, but the targets are for {given}. Fix: give one for each."
+        raise ConfigError(message, [what])
+    return own
+
+
+def _task(
+    network: Any, pairs: ArrayPairs | DatasetPairs, loss: Losses, loss_weights: Any, dtype: str
+) -> tuple[Task, dict[str, str]]:
+    """Returns the task of a network with its losses, and the measure of each output of held-out samples."""
+    chosen, weights = _by_target(pairs, loss, "loss"), _by_target(pairs, loss_weights, "loss_weights")
     shapes = {name: spec.shape for name, spec in pairs.inputs.items()}
     image, losses, specs, measures = max(shapes.values(), key=len), {}, {}, {}
     for output, target in pairs.targets.items():
+        check_value("loss_weights", weights[output], float, ["loss_weights"], least=0)
         targets, dims, default, measures[output] = target_of(image, target)
-        losses[output] = named_loss(own[output] or default, targets)
+        losses[output] = named_loss(chosen[output] or default, targets)._replace(weight=weights[output])
         specs[target_name(output)] = (dims, "int32" if targets == LABELS else "float32")
-        if own[output] == "binary_cross_entropy":
+        if chosen[output] == "binary_cross_entropy":
             measures[output] = "dice"
     return as_task(network, shapes, dtype, losses, specs), measures

@@ -36,7 +36,7 @@ class _Matcher:
         return source
 
     def pair(self, node: Node | None, *operations: str) -> tuple[Node, Source] | None:
-        """Returns the input of a binary node that is one of some operations, and the other input."""
+        """Returns the two inputs of a binary node, of which one of `operations` computes the first."""
         for one, other in (node.inputs, node.inputs[::-1]) if node and len(node.inputs) == 2 else ():
             found = self.node(one, *operations)
             if found:

@@ -20,11 +20,13 @@ class NamedLoss(NamedTuple):
         measures.
       predict: the prediction for outputs.
       targets: LABELS for int32 Tensor[batch, ...], or VALUES for targets with the shape and dtype of the outputs.
+      weight: the factor of the loss in a sum of several.
     """
 
     compute: Callable[..., Any]
     predict: Callable[[Any], Any]
     targets: str
+    weight: float = 1.0
 
 
 def _softmax(outputs: mtf.Tensor) -> mtf.Tensor:
@@ -103,9 +105,9 @@ def named_loss(loss: str | Callable[..., Any], targets: str | None = None) -> Na
 
 
 def sum_of_losses(losses: Mapping[str, NamedLoss]) -> tuple[Callable[..., Any], Callable[[Any], Any]]:
-    """Returns the sum of the losses of outputs, a function as in `networks.task`, and the prediction for all outputs.
+    """Returns the weighted sum of the losses of outputs, as in `networks.task`, and the prediction for all outputs.
 
-    The loss of each of several outputs is also a measure, such as "mask_loss".
+    The loss of each of several outputs is also a measure, such as "mask_loss", without its weight.
 
     Args:
       losses: the loss of each output by its name; the loss "" is that of a single output. If it is a function of the
@@ -116,10 +118,10 @@ def sum_of_losses(losses: Mapping[str, NamedLoss]) -> tuple[Callable[..., Any], 
         each: list[mtf.Tensor] = []
         measures: dict[str, mtf.Tensor] = {}
         for name, loss in losses.items():
-            own = output_of(outputs, name) if name or loss in LOSSES.values() else outputs
+            own = output_of(outputs, name) if name or loss._replace(weight=1.0) in LOSSES.values() else outputs
             result = loss.compute(own, targets[target_name(name)])
             value, more = result if isinstance(result, tuple) else (result, {})
-            each.append(value)
+            each.append(value * loss.weight)
             measures |= {f"{name}_{key}": one for key, one in {"loss": value, **more}.items()} if name else more
         return mtf.add_n(each) if len(each) > 1 else each[0], measures
 

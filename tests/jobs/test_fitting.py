@@ -10,8 +10,10 @@ import mtf_imaging as mi
 from mtf_imaging import layers, mtf
 from mtf_imaging.data.pairs import MEASURES, ArrayPairs, DatasetPairs
 from mtf_imaging.engine.layout import TensorRegion
+from mtf_imaging.inference.windows import SlidingWindow
 from mtf_imaging.training.callbacks import EarlyStopping, ReduceOnPlateau
 from mtf_imaging.training.losses import LOSSES
+from mtf_imaging.training.optimizers import SGD
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(5, 8, 6, 7, 2))
@@ -211,6 +213,18 @@ def test_a_dataset_of_pairs_gives_the_batches_of_its_arrays():
     np.testing.assert_array_equal(next(batches)["labels"], Y[[4, 0]])
 
 
+def test_an_array_without_a_length_is_trained_on():
+    class Zarr:
+        shape, dtype = X.shape, X.dtype
+
+        def __getitem__(self, place):
+            return X[place]
+
+    zarr, numpy = fit(Zarr(), steps=1), fit(steps=1)
+    assert zarr.losses == numpy.losses
+    np.testing.assert_array_equal(zarr.predict(Zarr(), dtype="float64"), zarr.predict(X, dtype="float64"))
+
+
 def test_every_pass_contains_every_sample():
     pairs = ArrayPairs(np.arange(5.0)[:, None, None], np.arange(5))
     batches = pairs.batches("", batch_size=2, sizes=(), seed=1, start_step=0)
@@ -269,6 +283,79 @@ def test_several_inputs_and_outputs(tmp_path):
             np.testing.assert_array_equal(arrays[name], first[name][3])
 
 
+def of_voxels(image, age):
+    mask = layers.Conv(3, 1)(image) + layers.Dense(3)(age)
+    return {"mask": mask, "image": layers.Conv(2, 1, activation="relu")(image)}
+
+
+@pytest.fixture(scope="module")
+def folds(tmp_path_factory):
+    """Two runs of a network with several inputs and outputs, whose predictions depend on single voxels."""
+    folder = tmp_path_factory.mktemp("folds")
+    targets = {"mask": Y, "image": X}
+    options = {"loss_weights": {"mask": 2, "image": 0.25}, "batch_size": 2, **QUIET}
+    return [
+        mi.fit(of_voxels, SEVERAL[0], targets, steps=steps, model_dir=folder / f"fold_{steps - 1}", **options)
+        for steps in (1, 2)
+    ]
+
+
+@pytest.mark.parametrize("layout", [{}, *LAYOUTS.values(), {"mesh_shape": "cores:2", "layout": "batch:cores"}])
+def test_windows_slide_over_several_inputs_and_outputs(folds, layout):
+    expected = folds[0].predict(SEVERAL[0], dtype="float64")
+    found = folds[0].predict(SEVERAL[0], dtype="float64", window=SlidingWindow((6, 4, 5)), **layout)
+    for name in ("mask", "image"):
+        np.testing.assert_allclose(found[name], expected[name], rtol=1e-9)
+
+
+def test_an_ensemble_of_networks_with_several_inputs_and_outputs(folds, tmp_path):
+    expected = [run.predict(SEVERAL[0], dtype="float64") for run in folds]
+    (tmp_path / "arrays").mkdir()
+    np.savez(tmp_path / "arrays/sample.npz", image=X[3], age=AGES[3])
+    options = {"task": folds[0].task, "model_dir": folds[0].model_dir.parent, "ensemble": True, **QUIET}
+    (written,) = mi.jobs.predict(input=tmp_path / "arrays", output=tmp_path / "predictions", **options)
+    mi.jobs.export(output=tmp_path / "model", **options)
+    saved = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
+    exported = saved(image=tf.constant(X[3], tf.float32), age=tf.constant(AGES[3], tf.float32))
+    with np.load(written) as arrays:
+        for name in ("mask", "image"):
+            mean = (expected[0][name][3] + expected[1][name][3]) / 2
+            np.testing.assert_allclose(arrays[name], mean, rtol=1e-12)
+            np.testing.assert_allclose(exported[name], mean, atol=1e-6)
+
+
+def test_the_total_is_the_weighted_sum_of_the_losses(folds):
+    losses = {name: np.array(values) for name, values in folds[1].losses.items()}
+    np.testing.assert_allclose(losses["loss"], 2 * losses["mask_loss"] + 0.25 * losses["image_loss"], rtol=1e-7)
+
+
+@pytest.mark.slow
+def test_weighted_losses_equal_those_of_keras():
+    import keras
+
+    image, age = keras.Input(X.shape[1:], name="image"), keras.Input((3,), name="age")
+    pooled = keras.layers.Concatenate()([keras.layers.GlobalAveragePooling3D()(image), age])
+    outputs = {
+        "mask": keras.layers.Conv3D(3, 3, padding="same", name="mask")(image),
+        "grade": keras.layers.Dense(2, name="grade")(pooled),
+    }
+    model, weights = keras.Model([image, age], outputs), {"mask": 0.25, "grade": 3.0}
+    x = {"image": X.astype(np.float32), "age": AGES.astype(np.float32)}
+    y = {"mask": Y, "grade": GRADES}
+    options = {
+        "loss_weights": weights,
+        "optimizer": SGD(0.1, momentum=0),
+        "steps": 3,
+        "batch_size": 5,
+        "progress": False,
+    }
+    history = mi.fit(model, x, y, loss="cross_entropy", **options, **LAYOUTS["split"])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.SGD(0.1), loss=dict.fromkeys(y, loss), loss_weights=weights)
+    expected = model.fit(x, y, batch_size=5, epochs=3, shuffle=False, verbose=0).history["loss"]
+    np.testing.assert_allclose(history.losses["loss"], expected, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("x", "y", "message"),
     [
@@ -313,7 +400,9 @@ def test_a_keras_model_is_trained_predicts_and_is_exported(tmp_path):
         ({"loss": "dice"}, r"loss = 'dice' is unknown. Did you mean 'dice_ce'\?"),
         ({"loss": "mse"}, "loss = 'mse' needs targets that are numbers .* choose dice_ce or cross_entropy"),
         ({"y": Y[:2]}, "other numbers of samples, or none: 5 for image, 2 for labels"),
-        ({"y": {"mask": Y}, "loss": {"masks": "mse"}}, "losses for the outputs masks, but targets for mask"),
+        ({"y": {"mask": Y}, "loss": {"masks": "mse"}}, "loss is for masks, but the targets are for mask"),
+        ({"loss_weights": {"mask": 1}}, "loss_weights is for mask, but the targets are for a single output"),
+        ({"loss_weights": -1}, "loss_weights = -1: it must be a number of at least 0"),
         ({"x": (X, X)}, "the network has the inputs image, but x has 2 arrays"),
         ({"y": Y[:, :3]}, r"the targets have the shape \[3, 6, 7\] .* integers of the shape \[8, 6, 7\]"),
         ({"y": None}, "there are no targets"),

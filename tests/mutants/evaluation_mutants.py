@@ -118,8 +118,8 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/inference/averages.py",
         "tests/evaluation/test_flips.py tests/test_doctests.py exact or averaging or modified or wider",
-        ("total /= len(runs)", "total /= max(1, len(runs) - 1)"),
-        ("np.array(result, np.promote_types(result.dtype, np.float32))", "np.asarray(result)"),
+        ("operator.itruediv(array, len(runs))", "operator.itruediv(array, max(1, len(runs) - 1))"),
+        ("np.array(array, np.promote_types(array.dtype, np.float32))", "np.asarray(array)"),
     ),
     *mutants(
         "mtf_imaging/kinds/photos/scoring/confusion.py",

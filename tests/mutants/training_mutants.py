@@ -40,6 +40,7 @@ MUTANTS = [
         "tests/jobs/test_fitting.py several_inputs_and",
         ("mtf.add_n(each) if len(each) > 1 else each[0]", "each[0]"),
         ("loss.predict(predictions[name])", "predictions[name]"),
+        ("value * loss.weight", "value", "", "tests/jobs/test_fitting.py weighted_sum"),
     ),
     *mutants(
         "mtf_imaging/training/loop.py",
@@ -160,8 +161,9 @@ MUTANTS = [
         ("chosen[min(slot, len(chosen) - 1)]", "chosen[min(slot, 0)]"),
         ("self.values[at] += values", "self.values[at] = values"),
         ("copy_rows(self.values, slice(0, len(done) - count), done, count)", "pass"),
-        ("np.promote_types(results.dtype, np.float32)", "results.dtype"),
+        ("np.promote_types(dtype, np.float32)", "np.dtype(dtype)"),
         ("[own[at] for own, at in places]", "[own[at] for own, at in reversed([*places])]"),
+        (" if slides else whole_region(shape)", "", "", "tests/jobs/test_fitting.py windows_slide"),
     ),
     *mutants(
         "mtf_imaging/training/prediction.py",

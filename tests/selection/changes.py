@@ -24,6 +24,7 @@ READERS = {
     "tests/golden/*": ["tests.golden.runs"],
     "tests/networks/data/*": ["tests.networks.test_nnunet", "tests.networks.test_nnunet_predictions"],
     "tests/size.json": ["tests.test_size"],
+    "tests/selection/durations.json": ["tests.test_selection"],
     "tests/references/*": [],
     "docs/kubernetes/*": ["tests.hosts.pods"],
     "Dockerfile": ["tests.hosts.pods"],
@@ -87,11 +88,14 @@ def base(revision: str) -> str | None:
 
 
 def turn() -> int:
-    """Returns a number that rotates with the commits: their number, or one of HEAD if the history is incomplete."""
+    """Returns a number that rotates with the changes of code: the number of commits of a branch that change a module.
+
+    A merge counts as one commit. If the history is incomplete, the number is that of HEAD.
+    """
     try:
         if _git("rev-parse", "--is-shallow-repository") == "true":
             return int(_git("rev-parse", "HEAD")[:8], 16)
-        return int(_git("rev-list", "--count", "HEAD"))
+        return int(_git("rev-list", "--count", "--first-parent", "HEAD", "--", "*.py"))
     except (OSError, subprocess.CalledProcessError):
         return 0
 

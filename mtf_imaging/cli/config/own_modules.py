@@ -19,7 +19,7 @@ _logger = logging.getLogger(__name__)
 
 
 class OwnModules:
-    """Imports modules; the user's modules are in a few added folders.
+    """Imports modules of libraries, and those of the user from a few more folders.
 
     An installed module takes precedence, so a user's file with a library's name never replaces the library. Only
     imports by name find the user's modules, and only the user's modules find others in their own folders.

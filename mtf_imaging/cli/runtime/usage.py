@@ -209,7 +209,7 @@ def _flag_lines(command, flag, needs: Sequence[str]) -> list[str]:
 
 
 def needed(command, flag: str) -> str:
-    """Returns how the help describes a flag without which a command does not run."""
+    """Returns the text of the help for a required flag."""
     other = getattr(command, "INSTEAD", {}).get(flag)
     return f"required, or --{other}" if other else "required"
 

@@ -47,7 +47,7 @@ def weights(n: int, span: Span) -> "scipy.sparse.csr_array":
 
 
 def _triangles(n: int, span: Span, radius: float) -> "scipy.sparse.csr_array":
-    """Returns triangles of a radius around the centers, scaled to sum 1, which repeats the outermost voxels."""
+    """Returns triangular weights around the centers. Weights beyond the border count for the outermost voxel."""
     middles = np.clip(centers(span), 0, n)  # ensures a positive weight for voxels beyond the border
     first = np.floor(middles - radius).astype(np.int64)
     columns = first[:, None] + np.arange(int(np.ceil(2 * radius)) + 1)

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+import operator
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -171,15 +172,14 @@ def _flip(x: tf.Tensor, axes: Sequence[int]) -> tf.Tensor:
     return tf.reverse(x, axes) if axes else x
 
 
-def _mean(computations: Sequence[Callable[[], tf.Tensor]]) -> tf.Tensor:
-    """Returns the mean of tensors in float32 or a wider type; they are computed one after the other to save memory."""
+def _mean(computations: Sequence[Callable[[], Any]]) -> Any:
+    """Returns the mean of predictions in float32 or a wider type, computed one after the other to save memory."""
     total = None
     for compute in computations:
-        with tf.control_dependencies([] if total is None else [total]):
-            result = at_least_float32(compute())
-            total = result if total is None else total + result
-    assert total is not None
-    return total / divisor(len(computations), total.dtype)
+        with tf.control_dependencies([] if total is None else tf.nest.flatten(total)):
+            result = of_each(at_least_float32, compute())
+            total = result if total is None else of_each(operator.add, total, result)
+    return of_each(lambda own: own / divisor(len(computations), own.dtype), total)
 
 
 def at_least_float32(x: tf.Tensor) -> tf.Tensor:

@@ -55,7 +55,7 @@ def _provenance_table(fields: Mapping[str, Any]) -> Markup:
 
 
 def fill(name: str, package: str = __package__, /, **parts: str) -> str:
-    """Fills the parts into a template from a package."""
+    """Returns a template of a package with its placeholders replaced by the parts."""
     return Template(package_text(name, package)).substitute(parts)
 
 

@@ -71,7 +71,7 @@ def scatter(scores: list[CaseScore], mask: str, label: str = "Lesion Dice by siz
 
 
 def reliability_curve(reliability: Reliability, mask: str) -> Markup:
-    """Plots how often a mask exists where it has a probability, for each bin of probabilities."""
+    """Plots the fraction of voxels in the mask for each bin of predicted probabilities."""
     low, high = HEIGHT - BOTTOM, TOP
 
     def place(probability: float, frequency: float) -> tuple[float, float]:

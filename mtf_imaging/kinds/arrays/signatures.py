@@ -7,7 +7,8 @@ import tensorflow as tf
 
 from mtf_imaging.evaluation.export.networks import TrainedNetworks, average_networks
 from mtf_imaging.evaluation.export.signature import ExportedKind, Field, Signature, grid_name, with_default
-from mtf_imaging.inference.averages import several_parts
+from mtf_imaging.inference.averages import check_numbers
+from mtf_imaging.inference.network import of_each
 from mtf_imaging.kinds.export import ExportedRun
 from mtf_imaging.kinds.facts import Facts
 
@@ -26,9 +27,8 @@ class ArraySignatures(ExportedKind):
     """
 
     def __init__(self, networks: TrainedNetworks, sizes: Sequence[tuple[int, ...]]) -> None:
-        parts = networks.results(sizes[-1])
-        if isinstance(parts, Mapping) and len(networks.steps) > 1:
-            raise several_parts(parts)
+        if len(networks.steps) > 1:
+            of_each(lambda spec: check_numbers(spec.dtype.as_numpy_dtype), networks.results(sizes[-1]))
         self._networks, self._sizes = networks, [*sizes]
 
     def signatures(self) -> list[Signature]:

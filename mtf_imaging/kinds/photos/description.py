@@ -80,7 +80,7 @@ class PhotoDescription(Scaled):
 
     @property
     def outputs(self) -> dict[str, tuple[int, ...]]:
-        """{class: its label} of the values that the network predicts per pixel."""
+        """The label of each class that the network predicts per pixel, {class: label}."""
         return {name: (label,) for label, name in enumerate(self.classes)}
 
     def stored_value(self, label: int) -> int:

@@ -48,8 +48,8 @@ def second_derivatives(
 ) -> list[mtf.Tensor | None]:
     """Returns the gradients of the gradient of a norm, whose inputs are x, scale, mean, variance and dy.
 
-    The same normalization is differentiated, built from operations of mesh_tensorflow. These operations sum over
-    processors and can be differentiated any number of times, but they take more time and memory than the fused kernels.
+    They are the gradients of the same normalization, built from operations of mesh_tensorflow. These operations sum
+    over processors and can be differentiated any number of times, but take more time and memory than fused kernels.
 
     Args:
       op: the gradient of the norm.
