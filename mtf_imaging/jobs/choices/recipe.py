@@ -10,8 +10,8 @@ from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.jobs.choices import Choice
+from mtf_imaging.jobs.choices.body_sides import choose_sides
 from mtf_imaging.jobs.choices.network import NNUNET
-from mtf_imaging.jobs.choices.sides import sides_of
 from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
 _NNUNET_STEPS = 250_000
@@ -66,10 +66,11 @@ def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) 
 
 def _flips(fingerprint: Fingerprint, grid: Grid) -> Choice:
     axes = tuple(name for name, size in zip(AXIS_NAMES, grid, strict=True) if size > 1)
-    if sides := sides_of((*fingerprint.description.labels, *fingerprint.description.masks)):
+    sides = choose_sides(fingerprint)
+    if sides.value:
         chosen = tuple(axis for axis in axes if axis != "x")
-        return Choice(chosen, f"not along x, which would swap left and right: {', '.join(sides)}")
-    return Choice(axes, f"no label names a side, so mirrored anatomy is a plausible patient ({NNUNET})")
+        return Choice(chosen, f"not along x, which would swap left and right: {sides.reason}")
+    return Choice(axes, f"{sides.reason}, so mirrored anatomy is a plausible patient ({NNUNET})")
 
 
 def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], str]:
