@@ -79,6 +79,7 @@ def test_pictures_have_one_plane():
     recipe = choose_augmentation(data, (512, 320, 1), (1.0, 1.0, 1.0))
     assert recipe["flips"].value == ("x", "y")
     assert recipe["rotation"].value == (0.0, 0.0, 15.0)
+    assert recipe["low_resolution_axes"].value == ("x", "y")
 
 
 # grid and spacing; the sizes along z of the kernels, and the pools, as nnU-Net plans them
@@ -253,6 +254,10 @@ def test_rotations_are_those_of_nnunet():
     def rotation(grid, spacing):
         return choose_augmentation(data, grid, spacing)["rotation"].value
 
+    thick = choose_augmentation(data, (10, 40, 40), (5.0, 1.0, 1.0))
+    assert (thick["blur"].value, thick["low_resolution"].value) == (0.1, 0.125)
+    assert thick["low_resolution_axes"].value == ("y", "z")
+    assert "low_resolution_axes" not in choose_augmentation(data, (40, 40, 14), (1.0, 1.0, 5.0))
     assert rotation((320, 320, 20), (0.6, 0.6, 3.6)) == (0.0, 0.0, 180.0)
     assert rotation((10, 40, 40), (5.0, 1.0, 1.0)) == (180.0, 0.0, 0.0)
     assert rotation((40, 40, 14), (1.0, 1.0, 5.0)) == 30.0  # less than 3 times fewer

@@ -52,7 +52,12 @@ def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) 
         "warp": Choice(0.36, f"{NNUNET} rotates a fifth of the samples and zooms a fifth, independently"),
         "rotation": Choice(angles, why),
         "zoom": Choice(0.4, f"from 1 / 1.4 to 1.4, as in {NNUNET}"),
+        "blur": Choice(0.1, f"{NNUNET} blurs half of the channels in a fifth of the samples"),
+        "low_resolution": Choice(0.125, f"{NNUNET} reduces half of the channels in a quarter of the samples"),
     }
+    if isinstance(angles, tuple):
+        within = tuple(name for name, angle in zip(AXIS_NAMES, angles, strict=True) if not angle)
+        choices["low_resolution_axes"] = Choice(within, f"the axes of the plane that is rotated, as in {NNUNET}")
     if any(intensity.kind != NONE for intensity in fingerprint.description.intensities):
         always = f"all samples change, as much as those of {NNUNET} on average, where few change"
         noise = f"a tenth of the samples, as in {NNUNET}"
