@@ -2,14 +2,13 @@
 
     python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 
-The samples come from training batches, with strengths that make the effect visible. Green outlines show the liver
+The strengths make the effect visible. Green outlines show the liver
 and red outlines the lesions, from the labels of the same sample. The blue lines were straight before the augmentation
 and a tenth of the field of view apart.
 """
 
 import argparse
 import io
-import itertools
 import tempfile
 from pathlib import Path
 
@@ -64,23 +63,15 @@ PANELS = [
 _WARPS = {"rotation", "zoom", "translation", "elastic"}
 
 
-def with_lines(augmentation):
-    """Wraps an augmentation so that it also warps three more channels: x, y and 1 at each voxel."""
-
-    def apply(image, labels, seed, sample):
-        sizes = image.shape[:3]
-        x, y = (tf.linspace(0.0, 1.0, n) for n in sizes[:2])
-        ruled = (tf.broadcast_to(at, sizes)[..., None] for at in (x[:, None, None], y[None, :, None], 1.0))
-        return augmentation(tf.concat([image, *ruled], 3), labels, seed, sample)
-
-    return apply
-
-
 def samples(records, options):
     """Yields image, x, y, 1 and labels of the slice `[x, y]` with the most lesion voxels, for a few samples."""
-    batches = Records(WINDOW, with_lines(Augmentation(**options))).training_batches(records, 1, SEED)
-    for batch in itertools.islice(batches, SAMPLES):
-        image, labels = (batch[name][0].numpy() for name in ("image", "labels"))
+    batch = next(Records(WINDOW).training_batches(records, 1, SEED))
+    record, marked = batch["image"][0], batch["labels"][0]
+    x, y = (tf.linspace(0.0, 1.0, n) for n in record.shape[:2])
+    ruled = (tf.broadcast_to(at, record.shape) for at in (x[:, None, None, None], y[:, None, None], 1.0))
+    record, augmentation = tf.concat([record, *ruled], 3), Augmentation(**options)
+    for number in range(SAMPLES):
+        image, labels = (part.numpy() for part in augmentation(record, marked, SEED, number))
         z = max(range(labels.shape[2]), key=lambda at: ((labels[..., at] == 2).sum(), (labels[..., at] == 1).sum()))
         yield [*np.moveaxis(image[:, :, z], 2, 0), labels[..., z]]
 

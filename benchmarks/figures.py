@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks import demo_scores, resolution_study
 from benchmarks.context_study import table as context_table
+from benchmarks.context_study.contenders import WHOLE
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
 from benchmarks.learning.contenders import ALL
@@ -33,7 +34,7 @@ PAGES = {  # {table: pages}
     "quality": [ROOT / "README.md"],
     "demo": [ROOT / "docs/start/demo.md"],
     "resolution": [_EVIDENCE / "resolution.md"],
-    **{name: [_EVIDENCE / "context.md"] for name in CONTEXT},
+    **{name: [_EVIDENCE / "context.md"] for name in (*CONTEXT, "context_seeds")},
     **{name: [_EVIDENCE / "learning.md"] for name in ("wide", "test", "cases", "thresholds", "choices", "headers")},
 }
 DEMO_CASES = "demo_cases.csv"
@@ -91,6 +92,7 @@ def tables() -> dict[str, str]:
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
         "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
         **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
+        "context_seeds": context_table.by_seed(context_table.read(FIGURES / "context.csv"), WHOLE.name),
         "wide": learning_table.text(runs, wide=True),
         "test": learning_table.text(runs, wide=False),
         "cases": learning_table.by_case(runs),
