@@ -2,9 +2,8 @@
 
     python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 
-The strengths make the effect visible. Green outlines show the liver
-and red outlines the lesions, from the labels of the same sample. The blue lines were straight before the augmentation
-and a tenth of the field of view apart.
+The strengths make the effect visible. Green outlines show the liver and red outlines the lesions, from the labels of
+the same sample. The blue lines were straight before the augmentation and a tenth of the field of view apart.
 """
 
 import argparse
