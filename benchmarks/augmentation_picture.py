@@ -24,7 +24,7 @@ from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 
 GRID, WINDOW, SEED = "x:160,y:160,z:48", (-160.0, 240.0), 0
-COLUMNS, COLORS, SAMPLES = 4, 96, 8
+COLUMNS, COLORS, SAMPLES = 6, 96, 8
 PANELS = [
     ("as recorded", {}),
     ("flips = ('x',)", {"flips": ("x",)}),
@@ -69,8 +69,9 @@ def samples(records, options):
     x, y = (tf.linspace(0.0, 1.0, n) for n in record.shape[:2])
     ruled = (tf.broadcast_to(at, record.shape) for at in (x[:, None, None, None], y[:, None, None], 1.0))
     record, augmentation = tf.concat([record, *ruled], 3), Augmentation(**options)
+    augmented = tf.function(lambda number: augmentation(record, marked, SEED, number), autograph=False)
     for number in range(SAMPLES):
-        image, labels = (part.numpy() for part in augmentation(record, marked, SEED, number))
+        image, labels = (part.numpy() for part in augmented(tf.constant(number, tf.int64)))
         z = max(range(labels.shape[2]), key=lambda at: ((labels[..., at] == 2).sum(), (labels[..., at] == 1).sum()))
         yield [*np.moveaxis(image[:, :, z], 2, 0), labels[..., z]]
 
@@ -100,7 +101,7 @@ def main():
     parser.add_argument("--output", default="docs/pictures/augmentation.png", help="PNG file to write")
     parser.add_argument("--case", type=int, default=0, help="number of the synthetic case")
     arguments = parser.parse_args()
-    figure = Figure(figsize=(8.4, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")
+    figure = Figure(figsize=(2.1 * COLUMNS, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")
     with tempfile.TemporaryDirectory() as folder:
         write_phantom(Path(folder) / "cases", 1, seed=0, first_case=arguments.case)
         convert(Path(folder) / "cases", Path(folder) / "records", GRID, progress=False)

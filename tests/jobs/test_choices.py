@@ -226,6 +226,7 @@ def test_labels_that_mirror_each_other_in_nearly_all_cases_are_not_mirrored(tmp_
             [(BLOCKS[0], LARGE)] * 2,
             [(np.s_[4:8, 2:6, 1:5], np.s_[5:8, 2:6, 2:4])] * 2,  # one around the other, slightly off the middle
             [(BLOCKS[1], np.s_[6:8, 2:6, 2:4])] * 2,  # both on the right
+            [(BLOCKS[0], np.s_[6:8, 2:6, 2:4])] * 2,  # one of them in the middle
         ]
     ):
         kept, reason = placed(tmp_path / str(number), ("a", "b"), *cases)

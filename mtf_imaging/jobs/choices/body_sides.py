@@ -47,8 +47,8 @@ def _middles(fingerprint: Fingerprint) -> np.ndarray:
 def _mirrored(fingerprint: Fingerprint, middles: np.ndarray) -> list[tuple[str, str]]:
     """Returns the pairs of labels that mirror each other along x in nearly all cases that have both, of two or more.
 
-    Each label counts as a ball of its volume: both lie on opposite sides, at least half a radius apart, and the smaller
-    ball, mirrored, contains the other middle.
+    Each label counts as a ball of its volume: both lie on opposite sides, at similar distances from the middle and at
+    least half a radius apart, and the smaller ball, moved along x, contains the other middle.
     """
     names, labels = zip(*fingerprint.description.labels.items(), strict=True)
     both = mirrored = np.zeros((len(labels),) * 2, int)
@@ -56,7 +56,8 @@ def _mirrored(fingerprint: Fingerprint, middles: np.ndarray) -> list[tuple[str, 
         volume = math.prod(case.spacing) * np.array([case.voxels.get(label, 0) for label in labels])
         smaller, x = np.minimum.outer(volume, volume), middle[:, 0]
         radius = np.cbrt(smaller * 3 / 4 / math.pi)
-        is_opposite = (x[:, None] < 0) & (x > 0) & (x - x[:, None] > radius / 2)
+        apart, between = x - x[:, None], (x + x[:, None]) / 2
+        is_opposite = (apart > radius / 2) & (abs(between) <= apart / 4)
         is_level = np.linalg.norm(middle[:, None, 1:] - middle[:, 1:], axis=-1) <= radius
         has = np.isfinite(x)
         both = both + (has[:, None] & has)
