@@ -34,7 +34,7 @@ PAGES = {  # {table: pages}
     "quality": [ROOT / "README.md"],
     "demo": [ROOT / "docs/start/demo.md"],
     "resolution": [_EVIDENCE / "resolution.md"],
-    **{name: [_EVIDENCE / "context.md"] for name in (*CONTEXT, "context_seeds")},
+    **{name: [_EVIDENCE / "context.md"] for name in (*CONTEXT, "context_seeds", "context_longer")},
     **{name: [_EVIDENCE / "learning.md"] for name in ("wide", "test", "cases", "thresholds", "choices", "headers")},
 }
 DEMO_CASES = "demo_cases.csv"
@@ -93,6 +93,7 @@ def tables() -> dict[str, str]:
         "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
         **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
         "context_seeds": context_table.by_seed(context_table.read(FIGURES / "context.csv"), WHOLE.name),
+        "context_longer": context_table.by_seed(context_table.read(FIGURES / "context_longer.csv"), WHOLE.name),
         "wide": learning_table.text(runs, wide=True),
         "test": learning_table.text(runs, wide=False),
         "cases": learning_table.by_case(runs),
