@@ -55,7 +55,10 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         shutil.copyfile(output_dir / name / resolution_study.TABLE, FIGURES / f"{name}.csv")
     demo_scores.write_scores(demo_scores.read_runs(output_dir / "demo"), FIGURES / DEMO_CASES)
     shutil.copyfile(output_dir / "resolution" / resolution_study.FIGURE, PICTURES / "resolution.png")
+    more = ["--contenders", WHOLE.name, "--seeds", "6,7,8,9,10"]
+    _run("benchmarks.context_study", "--output_dir", output_dir / "context", "--phantoms", "marker", "side", *more)
     _context("context", output_dir)
+    _context("context_longer", output_dir, "--phantoms", "side", *more[:3], "6,7,10", "--num_steps", "300")
     if real_ct_dir:
         _context("context_real_ct", output_dir, *_context_of(real_ct_dir, output_dir))
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
@@ -81,7 +84,8 @@ def _context(name: str, output_dir: Path, *words: object) -> None:
     """Runs a context study and copies its results to the documentation."""
     _run("benchmarks.context_study", "--output_dir", output_dir / name, *words)
     shutil.copyfile(output_dir / name / context_table.TABLE, FIGURES / f"{name}.csv")
-    shutil.copyfile(output_dir / name / context_table.FIGURE, PICTURES / f"{name}.png")
+    if name in CONTEXT:
+        shutil.copyfile(output_dir / name / context_table.FIGURE, PICTURES / f"{name}.png")
 
 
 def tables() -> dict[str, str]:
