@@ -2,14 +2,12 @@
 
     python -m benchmarks.augmentation_picture --output docs/pictures/augmentation.png
 
-The samples come from training batches, with strengths that make the effect visible. Green outlines show the liver
-and red outlines the lesions, from the labels of the same sample. The blue lines were straight before the augmentation
-and a tenth of the field of view apart.
+The strengths make the effect visible. Green outlines show the liver and red outlines the lesions, from the labels of
+the same sample. The blue lines were straight before the augmentation and a tenth of the field of view apart.
 """
 
 import argparse
 import io
-import itertools
 import tempfile
 from pathlib import Path
 
@@ -26,7 +24,7 @@ from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.evaluation.report.colors import LITS_COLORS
 
 GRID, WINDOW, SEED = "x:160,y:160,z:48", (-160.0, 240.0), 0
-COLUMNS, COLORS, SAMPLES = 4, 96, 8
+COLUMNS, COLORS, SAMPLES = 6, 96, 8
 PANELS = [
     ("as recorded", {}),
     ("flips = ('x',)", {"flips": ("x",)}),
@@ -35,6 +33,8 @@ PANELS = [
     ("zoom = 0.3", {"zoom": 0.3}),
     ("translation = 0.12", {"translation": 0.12}),
     ("elastic = 0.05", {"elastic": 0.05}),
+    ("blur = 1", {"blur": 1.0, "blur_sd": (2.0, 2.0)}),
+    ("low_resolution = 1", {"low_resolution": 1.0, "low_resolution_size": (0.25, 0.25)}),
     ("class_shift = 0.1", {"class_shift": 0.1}),
     ("corruption = 0.3", {"corruption": 0.3}),
     ("gamma = 0.8", {"gamma": 0.8}),
@@ -62,23 +62,16 @@ PANELS = [
 _WARPS = {"rotation", "zoom", "translation", "elastic"}
 
 
-def with_lines(augmentation):
-    """Wraps an augmentation so that it also warps three more channels: x, y and 1 at each voxel."""
-
-    def apply(image, labels, seed, sample):
-        sizes = image.shape[:3]
-        x, y = (tf.linspace(0.0, 1.0, n) for n in sizes[:2])
-        ruled = (tf.broadcast_to(at, sizes)[..., None] for at in (x[:, None, None], y[None, :, None], 1.0))
-        return augmentation(tf.concat([image, *ruled], 3), labels, seed, sample)
-
-    return apply
-
-
 def samples(records, options):
     """Yields image, x, y, 1 and labels of the slice `[x, y]` with the most lesion voxels, for a few samples."""
-    batches = Records(WINDOW, with_lines(Augmentation(**options))).training_batches(records, 1, SEED)
-    for batch in itertools.islice(batches, SAMPLES):
-        image, labels = (batch[name][0].numpy() for name in ("image", "labels"))
+    batch = next(Records(WINDOW).training_batches(records, 1, SEED))
+    record, marked = batch["image"][0], batch["labels"][0]
+    x, y = (tf.linspace(0.0, 1.0, n) for n in record.shape[:2])
+    ruled = (tf.broadcast_to(at, record.shape) for at in (x[:, None, None, None], y[:, None, None], 1.0))
+    record, augmentation = tf.concat([record, *ruled], 3), Augmentation(**options)
+    augmented = tf.function(lambda number: augmentation(record, marked, SEED, number), autograph=False)
+    for number in range(SAMPLES):
+        image, labels = (part.numpy() for part in augmented(tf.constant(number, tf.int64)))
         z = max(range(labels.shape[2]), key=lambda at: ((labels[..., at] == 2).sum(), (labels[..., at] == 1).sum()))
         yield [*np.moveaxis(image[:, :, z], 2, 0), labels[..., z]]
 
@@ -108,7 +101,7 @@ def main():
     parser.add_argument("--output", default="docs/pictures/augmentation.png", help="PNG file to write")
     parser.add_argument("--case", type=int, default=0, help="number of the synthetic case")
     arguments = parser.parse_args()
-    figure = Figure(figsize=(8.4, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")
+    figure = Figure(figsize=(2.1 * COLUMNS, 2.2 * -(-len(PANELS) // COLUMNS)), dpi=100, layout="constrained")
     with tempfile.TemporaryDirectory() as folder:
         write_phantom(Path(folder) / "cases", 1, seed=0, first_case=arguments.case)
         convert(Path(folder) / "cases", Path(folder) / "records", GRID, progress=False)

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from benchmarks import demo_scores, resolution_study
 from benchmarks.context_study import table as context_table
+from benchmarks.context_study.contenders import WHOLE
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
 from benchmarks.learning.contenders import ALL
@@ -33,7 +34,7 @@ PAGES = {  # {table: pages}
     "quality": [ROOT / "README.md"],
     "demo": [ROOT / "docs/start/demo.md"],
     "resolution": [_EVIDENCE / "resolution.md"],
-    **{name: [_EVIDENCE / "context.md"] for name in CONTEXT},
+    **{name: [_EVIDENCE / "context.md"] for name in (*CONTEXT, "context_seeds", "context_longer")},
     **{name: [_EVIDENCE / "learning.md"] for name in ("wide", "test", "cases", "thresholds", "choices", "headers")},
 }
 DEMO_CASES = "demo_cases.csv"
@@ -54,7 +55,10 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         shutil.copyfile(output_dir / name / resolution_study.TABLE, FIGURES / f"{name}.csv")
     demo_scores.write_scores(demo_scores.read_runs(output_dir / "demo"), FIGURES / DEMO_CASES)
     shutil.copyfile(output_dir / "resolution" / resolution_study.FIGURE, PICTURES / "resolution.png")
+    more = ["--contenders", WHOLE.name, "--seeds", "6,7,8,9,10"]
+    _run("benchmarks.context_study", "--output_dir", output_dir / "context", "--phantoms", "marker", "side", *more)
     _context("context", output_dir)
+    _context("context_longer", output_dir, "--phantoms", "side", *more[:3], "6,7,10", "--num_steps", "300")
     if real_ct_dir:
         _context("context_real_ct", output_dir, *_context_of(real_ct_dir, output_dir))
         words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
@@ -80,7 +84,8 @@ def _context(name: str, output_dir: Path, *words: object) -> None:
     """Runs a context study and copies its results to the documentation."""
     _run("benchmarks.context_study", "--output_dir", output_dir / name, *words)
     shutil.copyfile(output_dir / name / context_table.TABLE, FIGURES / f"{name}.csv")
-    shutil.copyfile(output_dir / name / context_table.FIGURE, PICTURES / f"{name}.png")
+    if name in CONTEXT:
+        shutil.copyfile(output_dir / name / context_table.FIGURE, PICTURES / f"{name}.png")
 
 
 def tables() -> dict[str, str]:
@@ -91,6 +96,8 @@ def tables() -> dict[str, str]:
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
         "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
         **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
+        "context_seeds": context_table.by_seed(context_table.read(FIGURES / "context.csv"), WHOLE.name),
+        "context_longer": context_table.by_seed(context_table.read(FIGURES / "context_longer.csv"), WHOLE.name),
         "wide": learning_table.text(runs, wide=True),
         "test": learning_table.text(runs, wide=False),
         "cases": learning_table.by_case(runs),

@@ -56,8 +56,12 @@ class Cases:
 
     def result(self, contender: Contender, seed: int) -> dict[str, Any] | None:
         """Returns the result of a training run; None if it is not finished."""
-        path = self.folder / contender.name / f"{seed}.json"
-        return json.loads(path.read_text()) if path.is_file() else None
+        return self.results(contender).get(seed)
+
+    def results(self, contender: Contender) -> dict[int, dict[str, Any]]:
+        """Returns the results of all finished training runs, by seed."""
+        paths = sorted((self.folder / contender.name).glob("*.json"), key=lambda path: int(path.stem))
+        return {int(path.stem): json.loads(path.read_text()) for path in paths}
 
 
 def write_cases(folder: Path, kind: str, num_cases: int) -> Cases:
@@ -153,8 +157,7 @@ def main() -> None:
         {"cases": part.name, "contender": contender.name, "title": contender.title} | result
         for part in parts
         for contender in contenders
-        for seed in seeds
-        if (result := part.result(contender, seed))
+        for result in part.results(contender).values()
     ]
     table.write(out / table.TABLE, results)
     runs = table.read(out / table.TABLE)

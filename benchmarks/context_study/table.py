@@ -94,20 +94,31 @@ def text(runs: Sequence[Run]) -> str:
 def _table(cases: str, runs: Sequence[Run]) -> str:
     masks = list(runs[0].at_steps.dice)
     steps = runs[0].at_steps.step
-    head = ["contender", f"Dice after {steps} steps", "Dice in equal CPU time", *masks, "steps", f"CPU s to {GOAL:g}"]
-    head += ["memory of a step", "s per case"]
+    head = ["contender", "seeds", f"Dice after {steps} steps", "Dice in equal CPU time", *masks, "steps"]
+    head += [f"CPU s to {GOAL:g}", "memory of a step", "s per case"]
     rows = []
     for name in _unique(runs, "contender"):
         own = [run for run in runs if run.contender == name]
         ends = [run.at_steps for run in own], [run.at_budget for run in own]
-        cells = [own[0].title, *(mean_and_range([point.mean for point in points]) for points in ends)]
+        cells = [own[0].title, str(len(own)), *(mean_and_range([point.mean for point in points]) for points in ends)]
         cells += [f"{fmean(run.at_budget.dice[mask] for run in own):.3f}" for mask in masks]
         cells += [f"{fmean(run.at_budget.step for run in own):.0f}", _times([run.seconds_to(GOAL) for run in own])]
         cells += [f"{max(run.planned_bytes for run in own) / _MIB:.0f} MiB"]
         rows.append([*cells, f"{fmean(run.seconds_per_case for run in own):.2f}"])
     seconds = fmean(run.at_budget.cpu_seconds for run in runs)
-    seeds = len({run.seed for run in runs})
-    return f"{cases}: {seeds} seed{'s' * (seeds > 1)}; equal CPU time is {seconds:.0f} s\n\n{markdown(head, rows)}"
+    return f"{cases}: equal CPU time is {seconds:.0f} s\n\n{markdown(head, rows)}"
+
+
+def by_seed(runs: Sequence[Run], contender: str) -> str:
+    """Returns a Markdown table of the Dice of one contender after the steps, by seed; values below `GOAL` are bold."""
+    own = [run for run in runs if run.contender == contender]
+    seeds = sorted({run.seed for run in own})
+    rows = []
+    for cases in _unique(own, "cases"):
+        dice = {run.seed: run.at_steps.mean for run in own if run.cases == cases}
+        marks = {seed: "**" * (value < GOAL) for seed, value in dice.items()}
+        rows.append([cases, *(f"{marks[seed]}{dice[seed]:.3f}{marks[seed]}" if seed in dice else "" for seed in seeds)])
+    return markdown(["cases", *(f"seed {seed}" for seed in seeds)], rows)
 
 
 def _times(seconds: Sequence[float | None]) -> str:

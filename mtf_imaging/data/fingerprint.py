@@ -106,7 +106,13 @@ class CaseFingerprint:
             (max(a, start) - start, min(b, stop) - start) for (a, b), (start, stop) in zip(self.labeled, self.nonzero)
         )
         shape = tuple(stop - start for start, stop in self.nonzero)
-        return dataclasses.replace(self, shape=shape, labeled=tuple(labeled), nonzero=tuple((0, n) for n in shape))
+        first = [start for start, _ in self.nonzero]
+        middles = {
+            label: tuple((part * n - start) / m for part, n, start, m in zip(middle, self.shape, first, shape))
+            for label, middle in self.middles.items()
+        }
+        nonzero = tuple((0, n) for n in shape)
+        return dataclasses.replace(self, shape=shape, middles=middles, labeled=tuple(labeled), nonzero=nonzero)
 
 
 @dataclass(frozen=True)

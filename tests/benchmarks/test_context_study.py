@@ -80,19 +80,29 @@ def path(tmp_path):
 
 def test_a_table_compares_equal_steps_with_equal_time(path):
     title, head, _, patches, whole = table.text(table.read(path)).replace("\n\n", "\n").splitlines()
-    assert title == "side: 2 seeds; equal CPU time is 40 s"
-    assert head.startswith("| contender | Dice after 20 steps | Dice in equal CPU time | left | right | steps |")
+    assert title == "side: equal CPU time is 40 s"
+    assert head.startswith("| contender | seeds | Dice after 20 steps | Dice in equal CPU time | left | right | steps ")
     assert patches == (
-        "| patches of up to 32 voxels | 0.350 (0.350 to 0.350) | 0.450 (0.450 to 0.450) | 0.500 | 0.400 | 80 | never "
-        "| 30 MiB | 0.25 |"
+        "| patches of up to 32 voxels | 2 | 0.350 (0.350 to 0.350) | 0.450 (0.450 to 0.450) | 0.500 | 0.400 | 80 "
+        "| never | 30 MiB | 0.25 |"
     )
-    assert whole == "| whole volumes, split 2 x 2 | 0.550 | 0.900 | 0.950 | 0.850 | 80 | 40 | 30 MiB | 0.25 |"
+    assert whole == "| whole volumes, split 2 x 2 | 1 | 0.550 | 0.900 | 0.950 | 0.850 | 80 | 40 | 30 MiB | 0.25 |"
 
 
 def test_the_time_to_a_goal_counts_the_seeds_that_reach_it(path):
     runs = table.read(path)
     late = dataclasses.replace(runs[2], seed=2, course=runs[0].course)
     assert "| 40 (1 of 2 seeds) |" in table.text([*runs, late])
+
+
+def test_seeds_below_the_goal_are_bold(path):
+    assert table.by_seed(table.read(path), "patch_32").splitlines() == [
+        "| cases | seed 1 | seed 2 |",
+        "| --- | --- | --- |",
+        "| side | **0.350** | **0.350** |",
+    ]
+    runs = [dataclasses.replace(run, at_steps=run.at_budget) for run in table.read(path)]
+    assert table.by_seed(runs, "whole").splitlines()[2] == "| side | 0.900 |"
 
 
 def test_the_file_has_every_score_and_marks_the_budgets(path):

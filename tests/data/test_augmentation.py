@@ -5,8 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 import tensorflow as tf
+from scipy.ndimage import gaussian_filter1d
 
 from mtf_imaging.data.augmentation import Augmentation
+from mtf_imaging.data.augmentation.draws import Draws
 from mtf_imaging.errors import ConfigError, DataError
 
 SIZES = (16, 20, 12)
@@ -23,6 +25,8 @@ OPTIONS = {
     "noise": {"noise": 0.05},
     "multiscale_noise": {"multiscale_noise": 0.05},
     "lesions": {"lesions": 0.5, "lesion_diameter": (3, 7)},
+    "blur": {"blur": 0.8, "blur_sd": (0.4, 1.2)},
+    "low_resolution": {"low_resolution": 0.8, "low_resolution_size": (0.3, 1)},
 }
 ALL = Augmentation(**{name: value for option in OPTIONS.values() for name, value in option.items()})
 MOVE, PAINT = {"flips", "half_turn", "affine", "elastic"}, {"lesions"}  # these change labels
@@ -138,6 +142,36 @@ def test_gamma_leaves_both_ends_of_the_window_and_the_order_of_values():
         assert 1 / 1.5 - 1e-3 <= power <= 1.5 + 1e-3
 
 
+def test_a_blur_is_that_of_scipy_and_independent_along_each_axis():
+    image = np.random.default_rng(1).normal(0.5, 0.1, (9, 10, 1, 1)).astype(np.float32).clip(0, 1)
+    labels, augmentation = np.zeros((9, 10, 1), np.uint8), Augmentation(blur=1, blur_sd=(0.5, 1.0))
+    for sample in range(3):
+        sds = Draws(3, sample).uniform("blur/amount", 0.5, 1.0, [3, 1]).numpy()[:, 0]
+        expected = image[..., 0]
+        for axis, sd in enumerate(sds):
+            expected = gaussian_filter1d(expected, sd, axis, mode="nearest", truncate=3.1 / sd)  # 3 voxels
+        found, _ = augmented(augmentation, sample, image=image, labels=labels)
+        np.testing.assert_allclose(found[..., 0], expected, rtol=1e-4)
+
+
+def test_a_lower_resolution_keeps_some_voxels_and_interpolates_between_them():
+    image = np.random.default_rng(1).uniform(size=(8, 6, 5, 2)).astype(np.float32)
+    labels = np.arange(240).reshape(8, 6, 5).astype(np.uint8)
+    half = Augmentation(low_resolution=1, low_resolution_size=(0.5, 0.5), low_resolution_axes=("x",))
+    found, same = augmented(half, image=image, labels=labels)
+    kept = image[[1, 3, 5, 7]]  # coarse voxels have their middles at 0.5, 2.5, 4.5 and 6.5
+    between = [kept[i] * (1 - part) + kept[i + 1] * part for i in range(3) for part in (0.25, 0.75)]
+    np.testing.assert_allclose(found, [kept[0], *between, kept[3]], rtol=1e-5)
+    np.testing.assert_array_equal(same, labels)
+    every = augmented(dataclasses.replace(half, low_resolution_axes=("x", "y", "z")), image=image, labels=labels)[0]
+    np.testing.assert_allclose(every[:1, :1, :1], image[1, 1, 0][None, None, None], rtol=1e-5)
+    for name in ("blur", "low_resolution"):
+        half = Augmentation(**{name: 0.5})
+        changed = [(augmented(half, n, image=image, labels=labels)[0] != image).any((0, 1, 2)) for n in range(24)]
+        assert 12 < np.sum(changed) < 36  # of 48 channels
+        assert any(one != other for one, other in changed)
+
+
 def test_noise_is_of_its_scale_and_of_its_probability():
     image = np.full((24, 24, 24, 1), 0.5, np.float32)
     labels = np.zeros((24, 24, 24), np.uint8)
@@ -194,6 +228,10 @@ def test_an_image_of_unknown_sizes_is_refused():
             {"lesion_diameter": (9, 4)},
             r"lesion_diameter = \(9, 4\): is not ascending. Fix: exchange",
         ),
+        ({"blur_sd": (0, 1)}, r"Augmentation.blur_sd = \(0, 1\): it must be a tuple of 2 elements .* above 0"),
+        ({"blur_sd": (2, 1)}, r"blur_sd = \(2, 1\): is not ascending. Fix: exchange"),
+        ({"low_resolution_size": (0.5, 1.5)}, r"low_resolution_size = \(0.5, 1.5\): it must be .* at most 1"),
+        ({"low_resolution_axes": ("t",)}, r"low_resolution_axes = \('t',\): it must be .* one of 'x', 'y', 'z'"),
         ({"lesion_contrast": 0.1}, r"Augmentation.lesion_contrast = 0.1: it must be a tuple of 2 elements"),
     ],
 )

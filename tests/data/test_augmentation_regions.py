@@ -142,6 +142,7 @@ def test_regions_in_graphs_make_up_the_whole_sample(name, counts):
 @pytest.mark.parametrize("sample", range(3))
 def test_channels_with_own_ranges(sample):
     options = {"gamma": 0.5, "contrast": 0.2, "brightness": 0.1, "noise": 0.05, "multiscale_noise": 0.1}
+    options |= {"blur": 0.6, "low_resolution": 0.6}
     augmentation = Augmentation(**options, flips=("x", "y"), rotation=20.0, elastic=0.04)
     expected = whole(augmentation, number(sample), 2, RANGES)
     assert not np.array_equal(expected[0], volume(2)[0])
@@ -241,6 +242,7 @@ def test_the_box_of_a_warp_has_the_voxels_between_which_it_interpolates(where, s
 
 OPTION_SETS = {
     **OPTIONS,
+    "softening": {"blur": 0.7, "blur_sd": (0.1, 2), "low_resolution": 0.7, "low_resolution_size": (0.1, 1)},
     "moves": {"flips": ("x", "y", "z"), "half_turn": 0.5, "rotation": 30, "zoom": 0.3, "translation": 0.4, "warp": 0.7},
 }
 

@@ -4,11 +4,12 @@ import dataclasses
 import itertools
 import math
 
+import numpy as np
 import pytest
 
 import mtf_imaging as mi
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Foreground
+from mtf_imaging.data.fingerprint import FOREGROUND_PERCENTAGES, Fingerprint, Foreground, read_fingerprint
 from mtf_imaging.data.intensities.schemes import WINDOW, Intensity
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.jobs.choices.network import batch_sizes, choose_levels, choose_loss, choose_network, pad_to_levels
@@ -22,6 +23,7 @@ from mtf_imaging.jobs.choices.recipe import (
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing
 from mtf_imaging.models.unet3d import UNet3D
 from tests.jobs.fingerprints import ORGANS, REGIONS, SMALL, fingerprint
+from tests.jobs.test_inspecting import data_set
 
 
 def test_the_spacing_of_isotropic_data_is_the_median():
@@ -77,6 +79,7 @@ def test_pictures_have_one_plane():
     recipe = choose_augmentation(data, (512, 320, 1), (1.0, 1.0, 1.0))
     assert recipe["flips"].value == ("x", "y")
     assert recipe["rotation"].value == (0.0, 0.0, 15.0)
+    assert recipe["low_resolution_axes"].value == ("x", "y")
 
 
 # grid and spacing; the sizes along z of the kernels, and the pools, as nnU-Net plans them
@@ -192,12 +195,71 @@ def test_labels_that_name_a_side_are_not_mirrored(names, flips):
     assert (names[0] in choice.reason) == ("x" not in flips)
 
 
+BLOCKS = np.s_[1:4, 2:6, 2:4], np.s_[8:11, 2:6, 2:4]  # on the left and on the right of 12 x 8 x 6 voxels
+ABOVE, LARGE = np.s_[8:11, 2:6, 4:6], np.s_[6:12, :, :]
+
+
+def placed(tmp_path, names, *cases):
+    """Returns the sides of a data set whose cases have each label in a block."""
+    masks = []
+    for blocks in cases:
+        masks.append(np.zeros((12, 8, 6), np.uint8))
+        for label, block in enumerate(blocks, 1):
+            masks[-1][block] = label
+    read = read_fingerprint(data_set(tmp_path / "d", masks, names), progress=False)
+    choice = choose_augmentation(read, (12, 8, 6), (1.0,) * 3)["flips"]
+    return "x" not in choice.value, choice.reason
+
+
+def test_labels_that_mirror_each_other_in_nearly_all_cases_are_not_mirrored(tmp_path):
+    kept, reason = placed(tmp_path / "same", ("a", "b"), *[BLOCKS] * 10, BLOCKS[::-1])
+    assert kept
+    assert placed(tmp_path / "halves", ("a", "b"), *[(np.s_[4:6, 2:6, 2:4], np.s_[6:8, 2:6, 2:4])] * 2)[0]
+    assert reason == (
+        "not along x, which would swap left and right: labels mirror each other in nearly all cases (a and b)"
+    )
+    for number, cases in enumerate(
+        [
+            [BLOCKS] * 4 + [BLOCKS[::-1]],  # in 80%
+            [BLOCKS, BLOCKS[1:]],  # only one case has both
+            [(BLOCKS[0], ABOVE)] * 2,
+            [(BLOCKS[0], LARGE)] * 2,
+            [(np.s_[4:8, 2:6, 1:5], np.s_[5:8, 2:6, 2:4])] * 2,  # one around the other, slightly off the middle
+            [(BLOCKS[1], np.s_[6:8, 2:6, 2:4])] * 2,  # both on the right
+            [(BLOCKS[0], np.s_[6:8, 2:6, 2:4])] * 2,  # one of them in the middle
+        ]
+    ):
+        kept, reason = placed(tmp_path / str(number), ("a", "b"), *cases)
+        assert not kept, number
+        assert reason.startswith("no label names a side, and no two mirror each other, so mirrored anatomy")
+
+
+def test_names_of_sides_count_unless_the_cases_contradict_each_other(tmp_path):
+    names = ("nodule_l", "nodule_r")
+    for number, cases in enumerate([[BLOCKS, BLOCKS[::-1]], [BLOCKS[::-1]] * 3, [*[BLOCKS] * 6, *[BLOCKS[::-1]] * 2]]):
+        assert placed(tmp_path / str(number), names, *cases)[0], number
+    kept, reason = placed(tmp_path / "both", names, *[BLOCKS] * 3, *[BLOCKS[::-1]] * 2)
+    assert not kept
+    assert reason.startswith(
+        "labels have names of sides (nodule_l, nodule_r), but in 2 of 5 cases they lie on the other side than in the "
+        "rest, as `inspect` shows, so mirrored"
+    )
+    assert not placed(tmp_path / "one", ("nodule_l",), *[BLOCKS[:1], BLOCKS[1:]] * 2)[0]
+    # The field of view is not centered, so a left ventricle may lie in its right half.
+    hearts = [[np.s_[x : x + 2, 2:6, 2:4], np.s_[x + 3 : x + 5, 2:6, 2:4]] for x in (4, 7)]
+    assert placed(tmp_path / "heart", ("LV", "RV"), *hearts * 2)[0]
+
+
 def test_rotations_are_those_of_nnunet():
     data = fingerprint((SMALL, (1.0,) * 3))
 
     def rotation(grid, spacing):
         return choose_augmentation(data, grid, spacing)["rotation"].value
 
+    thick = choose_augmentation(data, (10, 40, 40), (5.0, 1.0, 1.0))
+    assert (thick["blur"].value, thick["low_resolution"].value) == (0.1, 0.125)
+    assert thick["low_resolution_axes"].value == ("y", "z")
+    assert "low_resolution_axes" not in choose_augmentation(data, (40, 40, 14), (1.0, 1.0, 5.0))
     assert rotation((320, 320, 20), (0.6, 0.6, 3.6)) == (0.0, 0.0, 180.0)
     assert rotation((10, 40, 40), (5.0, 1.0, 1.0)) == (180.0, 0.0, 0.0)
     assert rotation((40, 40, 14), (1.0, 1.0, 5.0)) == 30.0  # less than 3 times fewer
@@ -268,6 +330,7 @@ def test_a_removed_background_is_cropped_below_three_quarters_of_the_volume():
 def test_labels_of_a_cropped_case_move_with_it():
     (case, _) = stripped(0.5).cases
     case = dataclasses.replace(case, nonzero=((4, 14), (0, 20), (10, 20)), labeled=((2, 10), (6, 8), (0, 5)))
+    assert dataclasses.replace(case, middles={1: (0.5, 0.5, 0.75)}).cropped.middles == {1: (0.6, 0.5, 0.5)}
     assert case.labeled_mm == (16, 8, 20)
     assert case.cropped.shape == (10, 20, 10)
     assert case.cropped.labeled_mm == (10, 8, 0)  # z: no label in the box

@@ -132,6 +132,17 @@ MUTANTS = [
         ),
     ),
     *mutants(
+        "mtf_imaging/data/augmentation/softening.py",
+        "tests/data/test_augmentation.py tests/data/test_augmentation_regions.py blur or low",
+        ("math.floor(1 / self.low_resolution_size[0] + 0.5)", "math.floor(1 / self.low_resolution_size[0] - 0.5)"),
+        ("(coarse, self._reach, sizes)", "(coarse, self._reach - 1, sizes)"),
+        ("tf.where(chosen, sds, _NO_BLUR)", "sds + 0 * _NO_BLUR"),
+        ("-0.5 * tf.square", "-1.0 * tf.square"),
+        ("odd * fewer - n,", "odd * fewer,"),
+        ("(2 * at + 1) * n //", "2 * at * n //"),
+        ("if name in self.low_resolution_axes", "if name not in self.low_resolution_axes"),
+    ),
+    *mutants(
         "mtf_imaging/data/augmentation/mirror.py",
         "tests/data/test_augmentation.py mirror or flip or turn or half or left",
         ("< 0.5 if name in flips else never", "< 0.5 if name not in flips else never"),

@@ -78,6 +78,17 @@ MUTANTS = [
         ("evenly_spread(manifest.cases, most)", "manifest.cases"),
     ),
     *mutants(
+        "mtf_imaging/jobs/choices/body_sides.py",
+        "tests/jobs/test_choices.py names_of_sides or mirror_each",
+        ("apart > radius / 2", "apart > 0 * radius"),
+        ("abs(between) <= apart / 4", "abs(between) <= apart / 2"),
+        ("<= radius\n", "<= 2 * radius\n"),
+        ("_SIMILAR * smaller", "99 * smaller"),
+        ("both > 1", "both > 0"),
+        ("{LEFT: -1, RIGHT: 1}", "{LEFT: -1, RIGHT: 0}"),
+        ("max(1, _CONTRADICTING * cases)", "max(2, _CONTRADICTING * cases)"),
+    ),
+    *mutants(
         "mtf_imaging/jobs/data/class_frequencies.py",
         "tests/jobs/test_class_frequencies.py",
         ("return facts.class_frequencies if facts else None", "return None"),

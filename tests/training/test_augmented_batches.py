@@ -21,6 +21,8 @@ AUGMENTED = {
     "corruption": 0.1,
     "gamma": 0.2,
     "multiscale_noise": 0.01,
+    "blur": 0.5,
+    "low_resolution": 0.5,
     "lesions": 0.5,
     "lesion_diameter": (2, 5),
 }

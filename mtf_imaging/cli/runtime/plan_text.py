@@ -123,7 +123,7 @@ def gin_text(plan: JobPlan, data_dir: str, lines: Mapping[str, str]) -> str:
 
 def plan_table(plan: JobPlan) -> str:
     """Returns the fingerprint and the choices of a plan as a short table."""
-    fingerprint, network = plan.fingerprint, plan.network
+    fingerprint, network, flips = plan.fingerprint, plan.network, plan.augmentation["flips"]
     rows = {
         "data": _data(fingerprint),
         "median case": f"{_sizes(fingerprint.median_shape)} voxels of {_sizes(fingerprint.median_spacing)} mm",
@@ -139,6 +139,7 @@ def plan_table(plan: JobPlan) -> str:
         **({} if plan.receptive_field is None else {"sees": _field(plan.receptive_field)}),
         "batch": f"{plan.batch_size.value}, {plan.num_steps.value:,} steps",
         **({} if plan.window is None else {"window": _window(plan.window)}),
+        "flips": f"{', '.join(flips.value) or 'none'}; {flips.reason}",
         "layout": f"{plan.layout.value.rules_string or 'no split'} on {_devices(plan)}",
         **({"turns": plan.layout.reason} if plan.layout.value.sequential else {}),
         "memory": _memory(plan),

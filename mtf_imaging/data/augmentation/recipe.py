@@ -17,8 +17,9 @@ from mtf_imaging.data.augmentation.mirror import draw_mirrored
 from mtf_imaging.data.augmentation.moves import Moves
 from mtf_imaging.data.augmentation.noise import add_noise
 from mtf_imaging.data.augmentation.normals import normal_values
-from mtf_imaging.data.augmentation.regions import bounds_of, check_region, shape_of, static_sizes
+from mtf_imaging.data.augmentation.regions import bounds_of, check_region, crop, shape_of, static_sizes
 from mtf_imaging.data.augmentation.rounding import add
+from mtf_imaging.data.augmentation.softening import Softening
 from mtf_imaging.data.augmentation.warp import draw_warp
 from mtf_imaging.data.description.description import LITS_RULES, Description
 from mtf_imaging.data.intensities.schemes import WINDOW
@@ -40,10 +41,10 @@ _OF_LITS = ("lesions", "class_shift", "class_shift_sd", "corruption", "corruptio
 class Augmentation:
     """Changes training samples at random; the default changes nothing. docs/evidence/augmentation.md shows each option.
 
-    The options are applied in this order: lesions, flips, half turn, warp, class shift, corruption, gamma, contrast,
-    brightness, noise. The random numbers of an option do not depend on the other options. All channels are moved alike;
-    their intensities change independently. Liver and lesion options (lesions, class shift, corruption) need
-    LiTS labels.
+    The options are applied in this order: lesions, flips, half turn, warp, blur, low resolution, class shift,
+    corruption, gamma, contrast, brightness, noise. The random numbers of an option do not depend on the other options.
+    All channels are moved alike; their intensities change independently. Liver and lesion options (lesions, class
+    shift, corruption) need LiTS labels.
 
     In the descriptions, the unit of a channel is the width of its window, which is mapped to 0..1, or its standard
     deviation in the case if its values are not clipped. Voxels of 0 stay 0 in a channel whose z-score ignores them.
@@ -62,6 +63,11 @@ class Augmentation:
       elastic: standard deviation of control point displacements, as a fraction of each axis's length.
       elastic_points: number of control points along each axis.
       warp: probability of the combined rotation, zoom, translation and elastic displacement.
+      blur: probability that a channel is blurred.
+      blur_sd: (lowest, highest) standard deviation of the blur in voxels, drawn for each axis.
+      low_resolution: probability that a channel is sampled at fewer voxels, and interpolated to the old ones.
+      low_resolution_size: (lowest, highest) factor of the number of voxels along each axis.
+      low_resolution_axes: the axes along which there are fewer voxels.
       class_shift, class_shift_sd: mean and standard deviation of the fraction by which lesions are darkened and all
         other voxels are brightened.
       corruption, corruption_sd: mean and standard deviation of the fraction of voxels outside the liver that is
@@ -100,10 +106,15 @@ class Augmentation:
     lesion_count: int = 3
     lesion_diameter: tuple[float, float] = parameter((4.0, 16.0), least=1)
     lesion_contrast: tuple[float, float] = _share((0.03, 0.08))
+    blur: float = _share(0.0)
+    blur_sd: tuple[float, float] = (0.5, 1.0)
+    low_resolution: float = _share(0.0)
+    low_resolution_size: tuple[float, float] = parameter((0.5, 1.0), most=1)
+    low_resolution_axes: tuple[str, ...] = parameter(tuple(AXIS_NAMES), choices=tuple(AXIS_NAMES))
 
     def __post_init__(self) -> None:
         check_parameters(self)
-        for name in ("lesion_diameter", "lesion_contrast"):
+        for name in ("lesion_diameter", "lesion_contrast", "blur_sd", "low_resolution_size"):
             low, high = getattr(self, name)
             if low > high:
                 raise ConfigError(f"Augmentation.{name} = {(low, high)}: is not ascending. Fix: exchange the numbers.")
@@ -166,7 +177,7 @@ class Augmentation:
         region = check_region(region, sizes)
         if 0 in shape_of(region):
             return tf.zeros([3, 2], tf.int64)
-        return self._moves(sizes, Draws(seed, sample), within).source_bounds(region)
+        return self._moves(sizes, Draws(seed, sample), within).source_bounds(self._softening.regions(region, sizes)[1])
 
     def __call__(self, image, labels, seed: int, sample, ranges: ValueRanges = WINDOWED) -> tuple:
         """Changes one sample.
@@ -234,8 +245,12 @@ class Augmentation:
         if self.lesions:
             lesions = Lesions(self.lesions, self.lesion_count, self.lesion_diameter, self.lesion_contrast)
             image, labels = add_lesions(image, labels, source[:, 0], stored, lesions, draws)
-        image, labels = moves.move(image, labels, source, region, ranges.beyond)
+        _, wide = self._softening.regions(region, sizes)
+        image, labels = moves.move(image, labels, source, wide, ranges.beyond)
         masked = None if ranges is WINDOWED else (image == 0) & ranges.keep_zero
+        if self.blur or self.low_resolution:
+            labels, masked = (x if x is None else crop(x, bounds_of(wide)[:, 0], region) for x in (labels, masked))
+            image = self._softening.apply(image, region, sizes, draws)
         if self.class_shift or self.class_shift_sd:
             image = shift_classes(image, labels, self.class_shift, self.class_shift_sd, draws)
         if self.corruption or self.corruption_sd:
@@ -258,6 +273,10 @@ class Augmentation:
             image = add_noise(image, *amount, draws, ranges.unit, sizes, region)
         image = tf.clip_by_value(image, ranges.low, ranges.high)
         return (image if masked is None else tf.where(masked, 0.0, image)), labels
+
+    @property
+    def _softening(self) -> Softening:
+        return Softening(*(getattr(self, name) for name in Softening._fields))
 
     def _moves(self, sizes: Grid, draws: Draws, within: tf.Tensor | None = None) -> Moves:
         """Draws the moves of one sample."""

@@ -42,8 +42,7 @@ def choose_rules(
     """Chooses rules for the masks of held-out cases.
 
     Thresholds come first, if there are probabilities, then the union of all masks, then one mask after the other. At
-    each step, the rule with the highest mean Dice
-    is chosen, given the rules chosen before.
+    each step, the rule with the highest mean Dice is chosen, given the rules chosen before.
 
     Args:
       pairs: the held-out cases with their predictions, before any rules.

@@ -8,9 +8,9 @@ from mtf_imaging.data.fingerprint import Fingerprint
 from mtf_imaging.data.sampling.grid import format_grid
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.choices import Choice
+from mtf_imaging.jobs.choices.body_sides import choose_sides
 from mtf_imaging.jobs.choices.fitting import Failures, Fitted, Search, fit_whole, too_fine, too_large
 from mtf_imaging.jobs.choices.patching import FEWEST_VOXELS, fit_patch
-from mtf_imaging.jobs.choices.sides import sides_of
 from mtf_imaging.jobs.choices.spacing import choose_grid, choose_spacing
 from mtf_imaging.jobs.steps.costs import Hosts, WholeImage, image_cost, receptive_field_of
 from mtf_imaging.planner.cost.hardware import Hardware
@@ -82,8 +82,9 @@ def _why_patches(fingerprint: Fingerprint, patch: Fitted, failures: Failures) ->
     """Returns the reason that whole volumes do not fit, with a hint if labels may need them."""
     share = math.prod(patch.variant.sizes) / math.prod(patch.grid.value)
     reason = f"whole volumes do not fit, not even in turns: {too_fine(failures)}; a patch has {100 * share:.2g}% of one"
-    if sides := sides_of(fingerprint.description.labels):
-        reason += f". Labels name sides ({', '.join(sides)}): an offload_dir with more space lets whole volumes fit"
+    sides = choose_sides(fingerprint)
+    if sides.value:
+        reason += f". L{sides.reason[1:]}: an offload_dir with more space lets whole volumes fit"
     return reason
 
 

@@ -10,8 +10,8 @@ from mtf_imaging.data.modality import is_ct
 from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid
 from mtf_imaging.data.sampling.sampling import Spacing
 from mtf_imaging.jobs.choices import Choice
+from mtf_imaging.jobs.choices.body_sides import choose_sides
 from mtf_imaging.jobs.choices.network import NNUNET
-from mtf_imaging.jobs.choices.sides import sides_of
 from mtf_imaging.jobs.choices.spacing import ANISOTROPY
 
 _NNUNET_STEPS = 250_000
@@ -52,7 +52,12 @@ def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) 
         "warp": Choice(0.36, f"{NNUNET} rotates a fifth of the samples and zooms a fifth, independently"),
         "rotation": Choice(angles, why),
         "zoom": Choice(0.4, f"from 1 / 1.4 to 1.4, as in {NNUNET}"),
+        "blur": Choice(0.1, f"{NNUNET} blurs half of the channels in a fifth of the samples"),
+        "low_resolution": Choice(0.125, f"{NNUNET} reduces half of the channels in a quarter of the samples"),
     }
+    if isinstance(angles, tuple):
+        within = tuple(name for name, angle in zip(AXIS_NAMES, angles, strict=True) if not angle)
+        choices["low_resolution_axes"] = Choice(within, f"the axes of the plane that is rotated, as in {NNUNET}")
     if any(intensity.kind != NONE for intensity in fingerprint.description.intensities):
         always = f"all samples change, as much as those of {NNUNET} on average, where few change"
         noise = f"a tenth of the samples, as in {NNUNET}"
@@ -66,10 +71,11 @@ def choose_augmentation(fingerprint: Fingerprint, grid: Grid, spacing: Spacing) 
 
 def _flips(fingerprint: Fingerprint, grid: Grid) -> Choice:
     axes = tuple(name for name, size in zip(AXIS_NAMES, grid, strict=True) if size > 1)
-    if sides := sides_of((*fingerprint.description.labels, *fingerprint.description.masks)):
+    sides = choose_sides(fingerprint)
+    if sides.value:
         chosen = tuple(axis for axis in axes if axis != "x")
-        return Choice(chosen, f"not along x, which would swap left and right: {', '.join(sides)}")
-    return Choice(axes, f"no label names a side, so mirrored anatomy is a plausible patient ({NNUNET})")
+        return Choice(chosen, f"not along x, which would swap left and right: {sides.reason}")
+    return Choice(axes, f"{sides.reason}, so mirrored anatomy is a plausible patient ({NNUNET})")
 
 
 def _rotation(grid: Grid, spacing: Spacing) -> tuple[float | tuple[float, ...], str]:
