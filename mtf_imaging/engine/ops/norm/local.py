@@ -26,10 +26,10 @@ from mtf_imaging.engine.meshes.portable import is_portable
 
 FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
-_ROW = 32768  # maximum values per row: the fastest on average, measured with `python -m benchmarks.norm_kernels`
+_ROW = 32768  # maximum values per row: the fastest on average for large images
 _ROWS = 256  # minimum rows of a view with several columns, because statistics are repeated for every column
 _CACHE = 2**23  # bytes that statistics are computed from at once
-_MOST_PARTS = 32  # of a tensor, because each part adds two nodes to the graph
+_MOST_PARTS = 32  # of a tensor, because each part adds a dozen nodes to the graph
 _VECTOR = 16  # values that oneDNN kernels compute at once; in 16 bits, other rows take 20 times as long
 
 
@@ -124,15 +124,18 @@ def power_sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     parts = _divisor(columns.rows, min(size // _CACHE, _MOST_PARTS))
     rows = columns.rows // parts
     unread, nothing = tf.zeros(x.shape[3:]), tf.zeros([0])  # the arbitrary scale and offset of the copy
-    statistics = [
-        tf.raw_ops.FusedBatchNormV3(
-            x=tf.reshape(part, [1, 1, rows, -1]), scale=unread, offset=unread, mean=nothing, variance=nothing
-        )[1:3]
-        for part in tf.split(tf.reshape(x, [columns.rows, -1]), parts)
-    ]
-    mean, variance = tf.unstack(tf.cast(tf.stack(statistics), tf.float64), axis=1)
-    variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
-    return rows * columns.sum(*(tf.reduce_sum(moments, axis=0) for moments in (mean, variance + tf.square(mean))))
+
+    def moments(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        part = tf.reshape(part, [1, 1, rows, -1])
+        _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=part, scale=unread, offset=unread, mean=nothing, variance=nothing
+        )
+        variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
+        mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
+        return mean, variance + tf.square(mean)
+
+    sums = map(moments, tf.split(tf.reshape(x, [columns.rows, -1]), parts))
+    return rows * columns.sum(*map(tf.add_n, zip(*sums, strict=True)))
 
 
 def _has_cases(statistics: tf.Tensor) -> bool:
