@@ -1,6 +1,6 @@
 """The process of a contender: it loads, builds and takes steps on request.
 
-It reads the commands "load", "build", "step" and "end", one per line, and answers each with a line of JSON.
+It reads the commands "load", "build", "step", "profile" and "end", one per line, and answers each with a line of JSON.
 """
 
 import dataclasses
@@ -42,6 +42,11 @@ def main(name: str, step: str) -> None:
             answer = {"nodes": built.nodes}
         elif word == "step":
             answer = {"loss": built.take()}
+        elif word == "profile":
+            from benchmarks import step_profile  # which imports the parent's side of this module
+
+            parts = contender.processors if contender.kind == "collective" else 1
+            answer = step_profile.profile(built, parts)
         elif word == "end":
             answer = {"device_peak": built.device_peak(), "others": built.others()}
         seconds = time.perf_counter() - begin

@@ -26,7 +26,10 @@ from mtf_imaging.engine.meshes.portable import is_portable
 
 FUSED_DTYPES = (tf.float32, tf.bfloat16, tf.float16)
 
-_ROW = 32768  # maximum values per row: the fastest on average, measured with `python -m benchmarks.norm_kernels`
+_ROW = 32768  # maximum values per row: the fastest on average for large images
+_ROWS = 256  # minimum rows of a view with several columns, because statistics are repeated for every column
+_CACHE = 2**23  # bytes that statistics are computed from at once
+_MOST_PARTS = 32  # of a tensor, because each part adds a dozen nodes to the graph
 _VECTOR = 16  # values that oneDNN kernels compute at once; in 16 bits, other rows take 20 times as long
 
 
@@ -48,10 +51,11 @@ class _Columns:
         self._cases = [sizes.pop(0)] if by_case else []
         self._has_many_cases = math.prod(self._cases) > 1
         positions, row = math.prod(sizes), math.prod(self._cases) * self._channels
+        step = math.gcd(positions, _VECTOR // math.gcd(row, _VECTOR))  # the columns that fill a vector
         if to_sum:
-            self.columns = positions // _divisor(positions, math.isqrt(positions))
+            self.columns = positions // _divisor(positions // step, math.isqrt(positions))
         else:
-            self.columns = _divisor(positions, _ROW // row)
+            self.columns = step * _divisor(positions // step, min(positions // _ROWS, _ROW // row) // step)
         self.rows = positions // self.columns
         fits = row * self.columns % _VECTOR == 0
         self._view_dtype = tf.float32 if x.dtype.size == 2 and not fits else x.dtype
@@ -110,19 +114,28 @@ def centered_squares(x: tf.Tensor, mean: tf.Tensor) -> tf.Tensor:
 def power_sums(x: tf.Tensor, by_case: bool) -> tf.Tensor:
     """Returns the sum and the sum of squares of each channel, for `FUSED_DTYPES`: float64, `[cases, 2, channels]`.
 
-    One pass over `x` computes both. Their precision is sufficient for a float32 variance: if the mean is 10,000
-    standard deviations, its square is 1e8 variances, and float64 resolves 1e-8 of one variance.
+    Their precision is sufficient for a float32 variance: if the mean is 10,000 standard deviations, its square is 1e8
+    variances, and float64 resolves 1e-8 of one variance. The kernel reads `x` three times, and writes a normalized copy
+    that is not read, so it gets parts of `x` that fit into the cache of a CPU.
     """
     columns = _Columns(x, by_case, to_sum=True)
-    rows, x = columns.rows, columns.view(x)
-    # The normalized tensor is not read, so its scale and offset are arbitrary.
-    unread, nothing = tf.zeros(x.shape[3:]), tf.zeros([0])
-    _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
-        x=x, scale=unread, offset=unread, mean=nothing, variance=nothing
-    )
-    variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
-    mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
-    return rows * columns.sum(mean, variance + tf.square(mean))
+    x = columns.view(x)
+    size = x.shape.num_elements() * x.dtype.size
+    parts = _divisor(columns.rows, min(size // _CACHE, _MOST_PARTS))
+    rows = columns.rows // parts
+    unread, nothing = tf.zeros(x.shape[3:]), tf.zeros([0])  # the arbitrary scale and offset of the copy
+
+    def moments(part: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        part = tf.reshape(part, [1, 1, rows, -1])
+        _, mean, variance, *_ = tf.raw_ops.FusedBatchNormV3(
+            x=part, scale=unread, offset=unread, mean=nothing, variance=nothing
+        )
+        variance *= (rows - 1) / rows  # the kernel returns the unbiased variance
+        mean, variance = tf.cast(mean, tf.float64), tf.cast(variance, tf.float64)
+        return mean, variance + tf.square(mean)
+
+    sums = map(moments, tf.split(tf.reshape(x, [columns.rows, -1]), parts))
+    return rows * columns.sum(*map(tf.add_n, zip(*sums, strict=True)))
 
 
 def _has_cases(statistics: tf.Tensor) -> bool:

@@ -4,7 +4,8 @@ The pool operations call these functions on their slices, which are `[batch, spa
 float64 3D pools on the CPU, and TFLite has no 3D pools at all. For these, each tap of the window is read as a strided
 slice. TensorFlow has no 1D pools, so these get a second dimension of size 1 in front. On the CPU, pools of 16-bit
 dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add in 16 bits, which
-loses summands of large windows.
+loses summands of large windows. A max pool in bfloat16 adds nothing, and neither does its gradient if windows do not
+overlap, so these need no float32.
 """
 
 import functools
@@ -51,15 +52,16 @@ def _needs_taps(x: tf.Tensor, ksize: Sequence[int]) -> bool:
     return len(ksize) == 3 and (x.dtype == tf.float64 or is_portable())
 
 
-def _needs_float32(dtype: tf.DType) -> bool:
-    return dtype.size == 2 and not tf.config.get_visible_devices("GPU")
+def _needs_float32(dtype: tf.DType, adds: bool = True) -> bool:
+    is_exact = dtype == tf.bfloat16 and not adds and not is_portable()
+    return dtype.size == 2 and not is_exact and not tf.config.get_visible_devices("GPU")
 
 
 def max_pool(x: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
     """Returns the largest voxel of every VALID window."""
     if len(ksize) == 1:
         return tf.squeeze(max_pool(tf.expand_dims(x, 1), [1, *ksize], [1, *strides]), [1])
-    if _needs_float32(x.dtype):
+    if _needs_float32(x.dtype, adds=False):
         return tf.cast(max_pool(tf.cast(x, tf.float32), ksize, strides), x.dtype)
     if _needs_taps(x, ksize):
         return functools.reduce(tf.maximum, _tap_values(x, ksize, strides))
@@ -83,7 +85,7 @@ def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Se
     if len(ksize) == 1:
         dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
         return tf.squeeze(dx, [1])
-    if _needs_float32(x.dtype):
+    if _needs_float32(x.dtype, adds=any(s < k for k, s in zip(ksize, strides, strict=True))):
         # Without this dependency, TensorFlow merges this copy with the pool's copy, and keeps it until this gradient.
         with tf.control_dependencies([dy]):
             wide_x = tf.cast(x, tf.float32)
