@@ -17,8 +17,11 @@ _PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
 _UNIT_NAMES = {1: "meter", 3: "micron"}
 
 
-def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
+def check_numbers(header: nibabel.Nifti1Header, path: Path) -> int:
     """Checks the offset and the scale of the voxels; call it before nibabel interprets the header.
+
+    Returns:
+      The offset.
 
     Raises:
       Fault: the offset of the voxels or their scale cannot be used.
@@ -32,6 +35,7 @@ def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
         warn_once(f"{path}: scl_slope is NaN; the stored numbers are read without a scale.")
     elif np.isinf(slope) or (slope and not np.isfinite(inter)):
         raise Fault(f"scl_slope is {slope:g} and scl_inter is {inter:g}, which give no values")
+    return int(offset)
 
 
 def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
