@@ -13,7 +13,7 @@ from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.files.reading import Fault
 
 _SAME_SIZE = 1e-3  # relative; headers round sizes to 3 or more digits
-_PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
+PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
 _UNIT_NAMES = {1: "meter", 3: "micron"}
 
 
@@ -73,7 +73,7 @@ def _warn_of_unit(geometry: Geometry, path: Path) -> None:
         warn_once(f"{path}: the code {code} of its unit of length is not defined in NIfTI; lengths are read as mm.")
     elif code in _UNIT_NAMES:
         sizes = geometry.stored_spacing
-        if min(sizes) < _PLAUSIBLE_MM[0] or max(sizes) > _PLAUSIBLE_MM[1]:
+        if min(sizes) < PLAUSIBLE_MM[0] or max(sizes) > PLAUSIBLE_MM[1]:
             what = f"its unit of length is {_UNIT_NAMES[code]}, so voxels have {_shown(sizes)} mm, which is unusual"
             warn_once(f"{path}: {what}. Fix: if its lengths are in mm, set xyzt_units to 2.")
 
