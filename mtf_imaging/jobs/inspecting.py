@@ -18,7 +18,6 @@ from mtf_imaging.data.description.dataset_json import FILE, find_description, wr
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.listed_cases import DATASET
 from mtf_imaging.data.fingerprint import WORKER_BYTES, CaseFingerprint, CaseReader, read_cases
-from mtf_imaging.data.formats.nifti.header_checks import PLAUSIBLE_MM
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.label_survey import LabelSurvey
@@ -175,7 +174,6 @@ def _volumes(path: Path, data: DataSet, own: InspectSettings) -> Inspection:
         counts[[*names.values()]] = [label.count for label in labels]
         survey = LabelSurvey(names, counts, (), len(read), len(data.cases), "voxel", "cases", FILE)
         warnings = [*survey.missing_warnings(), *_wrong_sides(labels), *_odd_values(data.description, [*read.values()])]
-    warnings += _odd_sizes([*read.values()])
     rows = [row for row in data.rows() if not labels or row[0] != "labels"]
     files = (path for case in data.cases for path in (*case.channels, case.labels) if path)
     formats = Counter(next((one.name for one in FORMATS if one.stem(path) is not None), "folders") for path in files)
@@ -268,15 +266,6 @@ def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
             if label.named and side != label.named:
                 what = f"lies on the {side} of the field of view in {len(keys)} of {label.cases} cases: {some(keys)}"
                 yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
-
-
-def _odd_sizes(read: Iterable[CaseFingerprint]) -> Iterator[str]:
-    """Yields warnings about voxels that are too small or too large for a patient."""
-    for one in read:
-        if min(one.spacing) < PLAUSIBLE_MM[0] or max(one.spacing) > PLAUSIBLE_MM[1]:
-            own, in_m, in_um = (" x ".join(f"{mm * to_mm:g}" for mm in one.spacing) for to_mm in (1, 1e3, 1e-3))
-            what = f"voxels have {own} mm; they would have {in_m} mm if the header stated m, and {in_um} mm if \u00b5m"
-            yield f"{one.key}: {what}. Fix: if this is no microscopy, correct the header."
 
 
 def _odd_values(description: Description, read: Iterable[CaseFingerprint]) -> Iterator[str]:

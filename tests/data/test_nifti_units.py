@@ -105,9 +105,9 @@ def test_the_identity_in_any_unit_defines_no_axes(tmp_path, arrays, caplog):
 def test_unusual_units_are_named(tmp_path, arrays, caplog):
     hu = arrays()[0]
     assert read_geometry(save(tmp_path / "a.nii", hu, xyzt_units=3)).spacing[2] == pytest.approx(0.002)
-    assert "a.nii: its unit of length is micron, so voxels have 0.0008 x 0.0008 x 0.002 mm, which is" in caplog.text
+    assert "a.nii: its unit of length is µm, so voxels have 0.0008 x 0.0008 x 0.002 mm, which is" in caplog.text
     assert read_geometry(save(tmp_path / "b.nii", hu, xyzt_units=1)).spacing[2] == pytest.approx(2000)
-    assert "b.nii: its unit of length is meter, so voxels have 800 x 800 x 2000 mm" in caplog.text
+    assert "b.nii: its unit of length is m, so voxels have 800 x 800 x 2000 mm" in caplog.text
     assert read_geometry(save(tmp_path / "c.nii", hu, xyzt_units=5)).spacing[2] == pytest.approx(2)
     assert "c.nii: the code 5 of its unit of length is not defined in NIfTI; lengths are read as mm." in caplog.text
     caplog.clear()

@@ -6,25 +6,13 @@ from pathlib import Path
 
 import numpy as np
 
-from mtf_imaging.data.description.description import BACKGROUND, LITS, LITS_RULES, Description
+from mtf_imaging.data.description.description import BACKGROUND, LITS_RULES, Description
 
 _log = logging.getLogger(__name__)
 
 
-def warn_if_empty(path: Path, labels: np.ndarray, description: Description = LITS) -> None:
-    """Warns if all voxels of a mask have the background or ignore label.
-
-    Args:
-      path: path of the mask's file.
-      labels: `[x, y, z]`.
-      description: the labels.
-    """
-    if not any_labeled(labels, description):
-        warn_of_empty(path, description)
-
-
 def warn_of_empty(path: Path, description: Description) -> None:
-    """Warns that a mask has no labeled voxels; see `warn_if_empty`."""
+    """Warns that all voxels of a mask have the background or ignore label."""
     image = "CT" if description.rules == LITS_RULES else "image"
     what = f"this mask has no voxel of {any_label(description)}; it is used anyway"
     warn_once(f"{path}: {what}. Check that it belongs to this {image}.")

@@ -13,8 +13,8 @@ from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.files.reading import Fault
 
 _SAME_SIZE = 1e-3  # relative; headers round sizes to 3 or more digits
-PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
-_UNIT_NAMES = {1: "meter", 3: "micron"}
+_PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
+_UNITS = {1: "m", 2: "mm", 3: "µm"}  # by code
 
 
 def check_numbers(header: nibabel.Nifti1Header, path: Path) -> int:
@@ -68,14 +68,14 @@ def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
 
 
 def _warn_of_unit(geometry: Geometry, path: Path) -> None:
-    code = int(geometry.header["xyzt_units"]) & 7
+    """Warns about a unit that is not defined, or that gives voxels of an unusual size for a patient."""
+    code, sizes = int(geometry.header["xyzt_units"]) & 7, geometry.stored_spacing
     if unit_mm(geometry.header) is None:
         warn_once(f"{path}: the code {code} of its unit of length is not defined in NIfTI; lengths are read as mm.")
-    elif code in _UNIT_NAMES:
-        sizes = geometry.stored_spacing
-        if min(sizes) < PLAUSIBLE_MM[0] or max(sizes) > PLAUSIBLE_MM[1]:
-            what = f"its unit of length is {_UNIT_NAMES[code]}, so voxels have {_shown(sizes)} mm, which is unusual"
-            warn_once(f"{path}: {what}. Fix: if its lengths are in mm, set xyzt_units to 2.")
+    elif min(sizes) < _PLAUSIBLE_MM[0] or max(sizes) > _PLAUSIBLE_MM[1]:
+        what = f"its unit of length is {_UNITS.get(code, 'mm')}, so voxels have {_shown(sizes)} mm, which is unusual"
+        other = 2 if code in (1, 3) else 1 if min(sizes) < _PLAUSIBLE_MM[0] else 3
+        warn_once(f"{path}: {what}. Fix: if its lengths are in {_UNITS[other]}, set xyzt_units to {other}.")
 
 
 def _qform(header: nibabel.Nifti1Header) -> np.ndarray | None:
