@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import LITS
-from mtf_imaging.data.reading.images import read_mask, read_segmentation, read_volume
+from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
 from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.errors import DataError
@@ -26,6 +26,7 @@ from mtf_imaging.evaluation.volume_report.planes import PLANES
 from mtf_imaging.evaluation.volume_scores import compact_labels
 from mtf_imaging.evaluation.volume_scores.case import score_case
 from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
+from tests.data.reading import read_segmentation
 from tests.evaluation.descriptions import ORGANS
 from tests.evaluation.oracle import array_source, store
 

@@ -73,9 +73,7 @@ def check_pixels(path: Path, header: Any, frames: int = 1) -> None:
     other = max(_OTHER_RATIO, _LEAST_BYTES // size)
     ratio = _RATIOS.get(syntax, other) if syntax.is_encapsulated or syntax.is_deflated else 1
     declared = f"{rows} rows and {columns} columns of {bits} bits ({needed} bytes)"
-    at_once = 3 * needed
-    if syntax == _RLE and size > 2 * needed:  # pydicom decodes it all
-        at_once = max(at_once, ratio * size)
+    at_once = max(3 * needed, ratio * size if syntax == _RLE and size > 2 * needed else 0)  # pydicom decodes it all
     check_room(f"{frames} frames of " * (frames > 1) + declared, needed, size, ratio, at_once)
     if not syntax.is_encapsulated:
         return
