@@ -344,7 +344,7 @@ def test_compressed_pixels_larger_than_declared_are_refused(tmp_path, monkeypatc
     else:
         file = io.BytesIO()
         Image.new("L", (400, 300)).save(file, "JPEG2000")
-        stream, words = file.getvalue(), "but the pixels of a frame are 300 x 400"
+        stream, words = file.getvalue(), "but a frame has 300 x 400 pixels"
     header.PixelData, header.file_meta.TransferSyntaxUID = pydicom.encaps.encapsulate([stream]), syntax
     header["PixelData"].is_undefined_length = True
     header.save_as(plane_file(folder, 0))

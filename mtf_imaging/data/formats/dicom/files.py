@@ -1,7 +1,9 @@
 """Opens DICOM files whose deflated data and pixels fit into memory."""
 
+import math
 import mmap
 import re
+import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +23,7 @@ _RLE = "1.2.840.10008.1.2.5"
 _RATIOS = {_RLE: 64, _DEFLATED.decode(): INFLATED}
 _OTHER_RATIO = 10_000
 # The size in a stream of JPEG 2000, at the start of a fragment, and perhaps in a JP2 file.
-_J2K_SIZE = re.compile(rb"\xfe\xff\x00\xe0.{4}(?:\0\0\0\x0cjP  .{0,9999}?)?\xff\x4f\xff\x51.{4}(.{4})(.{4})", re.DOTALL)
+_J2K_SIZE = re.compile(rb"\xfe\xff\x00\xe0.{4}(?:\0\0\0\x0cjP  .{0,9999}?)?\xff\x4f\xff\x51.{4}(.{8})", re.DOTALL)
 _LEAST_BYTES = 1 << 28  # of pixels, that a small file can contain with such a ratio: it consists mostly of its header
 
 
@@ -79,6 +81,5 @@ def check_pixels(path: Path, header: Any, frames: int = 1) -> None:
         return
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         for match in _J2K_SIZE.finditer(data):  # GDCM decodes streams of any size
-            width, height = (int.from_bytes(each) for each in match.groups())
-            if width * height > rows * columns:
-                raise Fault(f"its header declares {declared}, but the pixels of a frame are {height} x {width}")
+            if math.prod(shape := struct.unpack(">2L", match[1])) > rows * columns:
+                raise Fault(f"its header declares {declared}, but a frame has {shape[1]} x {shape[0]} pixels")
