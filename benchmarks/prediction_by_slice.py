@@ -71,7 +71,8 @@ def worker(settings):
 
     import_tensorflow()
     import mtf_imaging as mi
-    from mtf_imaging.data.sampling.sampling import parse_sampling
+    from mtf_imaging.data.sampling.grid import parse_grid
+    from mtf_imaging.data.sampling.sampling import Sampling
     from mtf_imaging.engine.layout import Layout
     from mtf_imaging.engine.meshes import group
     from mtf_imaging.training.prediction import NetworkBuilder
@@ -79,7 +80,7 @@ def worker(settings):
 
     before = memory("VmRSS")
     mi.meshes.join()
-    sampling, options = parse_sampling(settings["grid"]), {"layout": Layout.parse(*settings["layout"])}
+    sampling, options = Sampling(parse_grid(settings["grid"])), {"layout": Layout.parse(*settings["layout"])}
     chosen = task(settings["filters"])
     inputs = chosen.inputs(1, (8, 8, 8), dtype="float32", labels=False)
     weights = mi.Program(chosen.predict, inputs, seed=1, may_repeat=True)  # weights do not depend on the size

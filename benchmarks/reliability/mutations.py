@@ -263,7 +263,7 @@ train.optimizer = @Adam()
 Adam.learning_rate = 0.003
 """
 _DATA = "mtf_imaging.data"
-_VOLUME, _MASK = f"{_DATA}.reading.images.read_volume", f"{_DATA}.reading.images.read_segmentation"
+_VOLUME, _MASK = f"{_DATA}.reading.images.read_volume", "tests.data.reading.read_segmentation"
 _PHOTO = f"{_DATA}.pixels.photo_files.read_photo"
 _TABLE = "case,x,y,z\n28,0.57,0.57,1.6\n29,0.78,0.78,1.6\n"
 KINDS = {

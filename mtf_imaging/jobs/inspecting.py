@@ -23,7 +23,7 @@ from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.listing.image_formats import FORMATS
 from mtf_imaging.data.listing.names import path_in
-from mtf_imaging.data.modality import content_of
+from mtf_imaging.data.modality import content_of, is_ct
 from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.reading.open_sources import open_image_source
 from mtf_imaging.data.records.convert import stored_axes
@@ -48,6 +48,7 @@ _PICTURES, _QUALITY = 4, 85  # cases with pictures, and the quality of JPEG
 _FACTS = ("shape", "spacing", "axis_codes", "voxels")  # of a case that was read
 # Of the values of a channel over the cases.
 _ENDS: dict[str, Any] = {"minimum": min, "maximum": max, "low_percentile": np.median, "high_percentile": np.median}
+_FEW, _ODD = 5, 3  # cases that show what is usual, and the distance from it in standard deviations
 _HEAD = ("label", "value", "count", "cases", "mL: least", "median", "most", "x", "y", "z", "side", "named side")
 _NOTE = "x, y, z: the middle of a label in the field of view, from 0 (left, back, feet) to 1 (right, front, head)."
 
@@ -172,7 +173,7 @@ def _volumes(path: Path, data: DataSet, own: InspectSettings) -> Inspection:
         counts = np.zeros(NUM_VALUES, np.int64)
         counts[[*names.values()]] = [label.count for label in labels]
         survey = LabelSurvey(names, counts, (), len(read), len(data.cases), "voxel", "cases", FILE)
-        warnings = [*survey.missing_warnings(), *_wrong_sides(labels)]
+        warnings = [*survey.missing_warnings(), *_wrong_sides(labels), *_odd_values(data.description, [*read.values()])]
     rows = [row for row in data.rows() if not labels or row[0] != "labels"]
     files = (path for case in data.cases for path in (*case.channels, case.labels) if path)
     formats = Counter(next((one.name for one in FORMATS if one.stem(path) is not None), "folders") for path in files)
@@ -228,7 +229,9 @@ def _facts(description: Description, read: Sequence[CaseFingerprint]) -> Iterato
     for number, name in enumerate(description.channels):
         own = [one.channels[number] for one in read]
         low, high, first, last = (f([getattr(one, end) for one in own]) for end, f in _ENDS.items())
-        yield name, f"{low:.4g} to {high:.4g}, 99% of the voxels {first:.4g} to {last:.4g}: {content_of(low, high)}"
+        text = f"{low:.4g} to {high:.4g}, 99% of the voxels {first:.4g} to {last:.4g}: {content_of(low, high)}"
+        means = [one.foreground[number].mean for one in read if one.foreground]
+        yield name, f"{text}; labels have means from {min(means):.4g} to {max(means):.4g}" if means else text
 
 
 def _range(values: Sequence[float]) -> str:
@@ -263,6 +266,22 @@ def _wrong_sides(labels: Iterable[FoundLabel]) -> Iterator[str]:
             if label.named and side != label.named:
                 what = f"lies on the {side} of the field of view in {len(keys)} of {label.cases} cases: {some(keys)}"
                 yield f"'{label.name}' {what}. Fix: check the orientation in the headers, or the names of the labels."
+
+
+def _odd_values(description: Description, read: Iterable[CaseFingerprint]) -> Iterator[str]:
+    """Yields a warning about cases whose labels lie on other HU than those of most cases."""
+    labeled = [one for one in read if one.foreground]
+    for number, name in enumerate(description.channels):
+        if not is_ct(name) or len(labeled) < _FEW:
+            continue
+        values = np.array([(one.foreground[number].mean, one.foreground[number].sd) for one in labeled])
+        usual = np.median(values, axis=0)
+        off = np.abs(values - usual)
+        is_odd = (off > _ODD * np.maximum(np.median(off, axis=0), usual[1])).any(axis=1)
+        odd = [f"{labeled[at].key} ({values[at, 0]:.4g}, {values[at, 1]:.4g})" for at in np.flatnonzero(is_odd)]
+        if odd:
+            what = f"labeled voxels have the mean {usual[0]:.4g} HU and the sd {usual[1]:.4g} in most cases, unlike in"
+            yield f"{what} {some(odd)}. Fix: check on the page that their labels belong to their images."
 
 
 def _page(

@@ -1,11 +1,13 @@
 """Series of DICOM files: geometry and values equal those of ITK, and unusable series are refused by name."""
 
+import io
 import sys
 
 import numpy as np
 import pydicom
 import pytest
 import SimpleITK
+from PIL import Image
 from pydicom.dataelem import DataElement
 from pydicom.dataset import Dataset
 from pydicom.uid import (
@@ -13,6 +15,7 @@ from pydicom.uid import (
     DeflatedExplicitVRLittleEndian,
     ExplicitVRBigEndian,
     ImplicitVRLittleEndian,
+    JPEG2000Lossless,
     RLELossless,
     SegmentationStorage,
 )
@@ -22,6 +25,7 @@ from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.listing.dicom_files import holds_dicom
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
+from mtf_imaging.files import memory
 from tests.data.dicom_folder import (
     AXIAL,
     PIXEL_MM,
@@ -327,6 +331,24 @@ def test_unusable_series_are_refused_by_name(tmp_path, name):
 def test_a_plane_without_thickness_needs_others(tmp_path):
     folder = write_series(tmp_path / "series", stored_numbers()[..., :1], SliceThickness=None)
     with pytest.raises(DataError, match=r"is its only plane and has no SliceThickness"):
+        open_series(folder)
+
+
+@pytest.mark.parametrize("syntax", [JPEG2000Lossless, RLELossless])
+def test_compressed_pixels_larger_than_declared_are_refused(tmp_path, monkeypatch, syntax):
+    folder = write_series(tmp_path / "series", stored_numbers())
+    header = pydicom.dcmread(plane_file(folder, 0))
+    if syntax == RLELossless:
+        monkeypatch.setattr(memory, "machine_memory", lambda: 1 << 20)
+        stream, words = bytes(64) + b"\x81\0" * (1 << 14), "which need about .* GB to read"
+    else:
+        file = io.BytesIO()
+        Image.new("L", (400, 300)).save(file, "JPEG2000")
+        stream, words = file.getvalue(), "but a frame has 300 x 400 pixels"
+    header.PixelData, header.file_meta.TransferSyntaxUID = pydicom.encaps.encapsulate([stream]), syntax
+    header["PixelData"].is_undefined_length = True
+    header.save_as(plane_file(folder, 0))
+    with pytest.raises(DataError, match=rf"its header declares .*, {words}"):
         open_series(folder)
 
 

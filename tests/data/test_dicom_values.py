@@ -10,11 +10,12 @@ from pydicom.uid import ImplicitVRLittleEndian
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
+from mtf_imaging.data.formats.dicom.segmentation_writing import check_series
 from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
-from tests.data.dicom_folder import AXIAL, STEP_MM, compress, plane_file, write_plane, write_series
+from tests.data.dicom_folder import AXIAL, STEP_MM, compress, plane_file, write_enhanced, write_plane, write_series
 
 SHAPE = (17, 16, 4)  # JPEG 2000 fails below 16 pixels
 
@@ -206,6 +207,34 @@ def test_a_series_in_two_folders_is_refused(tmp_path, parts):
     )
     with pytest.raises(DataError, match=message):
         find_cases(tmp_path / "cases", need_labels=False)
+
+
+def write_enhanced_parts(folder, numbers):
+    """Writes a series as several files with several frames each."""
+    for part in (slice(0, 2), slice(2, 4)):
+        write_enhanced(folder / f"{part.start}.dcm", numbers[..., part], origin=(0, 0, part.start * STEP_MM))
+    return folder
+
+
+def test_a_series_of_several_enhanced_files_is_one_image(tmp_path):
+    folder = write_enhanced_parts(tmp_path / "cases/series", numbers_of())
+    (case,) = find_cases(tmp_path / "cases", need_labels=False)
+    assert case.volume == folder
+    np.testing.assert_array_equal(
+        read_volume(folder).hu, read_volume(write_series(tmp_path / "b", numbers_of(), origin=(0, 0, 0))).hu
+    )
+
+
+def test_a_segmentation_of_several_enhanced_files_is_refused_before_it_is_computed(tmp_path):
+    folder = write_enhanced_parts(tmp_path / "series", numbers_of())
+    for file in folder.iterdir():
+        header = pydicom.dcmread(file)
+        header.FrameOfReferenceUID, header.PatientID = "1.2.3", "1"
+        header.save_as(file)
+    one = write_enhanced(tmp_path / "one/1.dcm", numbers_of(), FrameOfReferenceUID="1.2.3", PatientID="1").parent
+    check_series(tmp_path / "a.dcm", one)
+    with pytest.raises(DataError, match=r"a\.dcm: .*series has several files .* Fix: use another output_format\."):
+        check_series(tmp_path / "a.dcm", folder)
 
 
 def test_other_folders_with_one_uid_are_named(tmp_path, caplog):

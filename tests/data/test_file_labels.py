@@ -8,9 +8,9 @@ import SimpleITK
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.description.file_labels import labels_of_values
 from mtf_imaging.data.formats.all_formats import write_label_slabs
-from mtf_imaging.data.reading.images import read_segmentation
 from mtf_imaging.errors import DataError
 from tests.data import volume_files
+from tests.data.reading import read_segmentation
 from tests.data.zarr_image import edit_attributes, write_image
 
 SHAPE = (6, 5, 4)

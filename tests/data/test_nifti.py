@@ -1,5 +1,6 @@
 import gzip
 import re
+import struct
 import subprocess
 import sys
 
@@ -7,8 +8,10 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.reading.images import read_geometry, read_labels, read_segmentation, read_volume, write_labels
+from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.errors import DataError
+from mtf_imaging.files import memory
+from tests.data.reading import read_geometry, read_segmentation
 
 ORIENTATIONS = ("RAS", "LPS", "LAS", "RPI", "PSR", "ILA")
 
@@ -249,7 +252,8 @@ def test_a_volume_too_large_for_memory_is_named(tmp_path):
         file.truncate(352 + 2 * np.prod(shape))
     script = """
 import resource, sys
-from mtf_imaging.data.reading.images import read_segmentation, read_volume
+from mtf_imaging.data.reading.images import read_volume
+from tests.data.reading import read_segmentation
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 for reader in (read_volume, read_segmentation):
     try:
@@ -283,3 +287,19 @@ def test_a_pointer_to_a_file_elsewhere_is_named(tmp_path, text, tool):
     (tmp_path / "a.nii.gz").write_text(text)
     with pytest.raises(DataError, match=rf"a\.nii\.gz: is a pointer of {tool}"):
         read_volume(tmp_path / "a.nii.gz")
+
+
+def test_extensions_larger_than_the_memory_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "machine_memory", lambda: 1 << 20)
+    header = nibabel.Nifti1Header()
+    header.set_data_shape((4, 4, 4))
+    start = bytearray(header.binaryblock + bytes((1, 0, 0, 0)))
+    for size, offset, words in (
+        (1 << 19, 352 + (1 << 19), "524640 bytes before its voxels, which need about 0.00157 GB"),
+        (1 << 30, 368, "failed to read extension content"),  # nibabel would allocate it
+    ):
+        start[108:112], start[344:348] = struct.pack("<f", offset), b"n+1\0"
+        content = bytes(start) + struct.pack("<ii", size, 6) + bytes(1 << 19)
+        (tmp_path / "a.nii.gz").write_bytes(gzip.compress(content))
+        with pytest.raises(DataError, match=rf"a\.nii\.gz: .*{words}"):
+            read_volume(tmp_path / "a.nii.gz")

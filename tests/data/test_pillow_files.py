@@ -11,14 +11,14 @@ from PIL import Image
 
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats import pillow_files
-from mtf_imaging.data.formats.pillow_files import cut, open_picture_file
+from mtf_imaging.data.formats.pillow_files import open_picture_file, read_pixels
 from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
 from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_segmentation
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import memory
 from mtf_imaging.kinds.photos.description import VOC
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image, write_label_image
+from tests.data.reading import read_segmentation
 
 RGB = Description(channels=("red", "green", "blue"), labels={"a": 1}, masks={"a": (1,)}, file_ending=".png")
 REGION = (slice(3, 17), slice(5, 31))
@@ -26,11 +26,11 @@ REGION = (slice(3, 17), slice(5, 31))
 
 @pytest.fixture(autouse=True)
 def small_limits(monkeypatch):
-    """Sets the limit of Pillow, and the sizes that count as small, to a few pixels."""
-    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10)
-    monkeypatch.setattr(pillow_files, "_SMALL", 12)
+    """Sets the limit of Pillow and the size of strips to 50 and 40 pixels."""
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 50)
+    monkeypatch.setattr(pillow_files, "_STRIP", 40)
     yield
-    assert Image.MAX_IMAGE_PIXELS == 10
+    assert Image.MAX_IMAGE_PIXELS == 50
 
 
 def photo(shape=(20, 40, 3)):
@@ -83,9 +83,9 @@ def test_regions_have_the_pixels_of_the_picture(mode):
         if mode != "I;16"
         else Image.fromarray(photo()[..., 0].astype(np.uint16) * 200)
     )
-    region = cut(picture, (5, 3, 31, 17))
-    assert region.mode == picture.mode
-    np.testing.assert_array_equal(np.asarray(region), np.asarray(picture)[REGION])
+    region = read_pixels(picture, (5, 3, 31, 17))
+    assert region.dtype == np.asarray(picture).dtype
+    np.testing.assert_array_equal(region, np.asarray(picture)[REGION])
 
 
 def test_the_program_around_it_keeps_the_limit(tmp_path):

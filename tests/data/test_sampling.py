@@ -15,7 +15,6 @@ from mtf_imaging.data.sampling.sampling import (
     Sampling,
     Span,
     format_spacing,
-    parse_sampling,
     parse_spacing,
     smallest_box,
     way_back,
@@ -220,7 +219,7 @@ def test_records_are_opened_only_at_their_spacing(tmp_path, lits_dir):
     convert(lits_dir, boxes, 8, "1.5,2,3", progress=False)
     convert(lits_dir, cubes, 8, progress=False)
     assert open_records(boxes).sampling == open_records(boxes, (8, 8, 8), "1.5,2,3").sampling
-    assert open_records(boxes).sampling == parse_sampling(8, "1.5,2,3")
+    assert open_records(boxes).sampling == Sampling((8, 8, 8), (1.5, 2.0, 3.0))
     assert open_records(cubes, spacing="").sampling == Sampling((8, 8, 8))
     with pytest.raises(DataError, match=r"records have resolution x:8,y:8,z:8, not x:8,y:8,z:8 of 1.5,2,3 mm"):
         open_records(cubes, spacing="1.5,2,3")

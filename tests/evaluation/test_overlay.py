@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from mtf_imaging.data.reading.images import read_segmentation
 from mtf_imaging.evaluation.report.outline import outline
 from mtf_imaging.evaluation.volume_report.overlay import MARGIN_MM, make_overlays
 from mtf_imaging.evaluation.volume_report.pictures import position_text
 from mtf_imaging.evaluation.volume_report.planes import PLANES, find_focus
 from tests.data.oriented import store_nifti
+from tests.data.reading import read_segmentation
 from tests.evaluation.oracle import array_source
 
 SHAPE, SPACING, ORIGIN = (60, 50, 24), (0.7, 0.7, 5.0), (-20.0, 30.0, -40.0)

@@ -13,7 +13,7 @@ import pytest
 import mtf_imaging as mi
 from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
-from mtf_imaging.data.sampling.sampling import parse_sampling
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.inference.averages import flipped
 from mtf_imaging.jobs import cross_validating
 from mtf_imaging.jobs.cross_validation import pooling
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 
 FOLDS, STEPS = 3, 3
 ONE, SPLIT = mi.Layout(), mi.Layout.parse("rows:2", "x:rows")
-SAMPLING = parse_sampling("8", "")
+SAMPLING = Sampling((8, 8, 8))
 
 
 def write_cases(folder, number=5):

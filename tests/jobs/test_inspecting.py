@@ -38,11 +38,11 @@ def mask(left=1, right=2):
     return labels
 
 
-def data_set(folder, masks, names=("kidney_left", "kidney_right"), channel="CT"):
+def data_set(folder, masks, names=("kidney_left", "kidney_right"), channel="CT", affine=AFFINE):
     """Writes a data set of nnU-Net with a case for each mask."""
     for number, labels in enumerate(masks):
-        save(folder / f"imagesTr/c_{number}_0000.nii.gz", image(number))
-        save(folder / f"labelsTr/c_{number}.nii.gz", labels)
+        save(folder / f"imagesTr/c_{number}_0000.nii.gz", image(number), affine)
+        save(folder / f"labelsTr/c_{number}.nii.gz", labels, affine)
     labels = {"background": 0, **{name: value for value, name in enumerate(names, 1)}}
     fields = {"channel_names": {"0": channel}, "labels": labels, "file_ending": ".nii.gz"}
     folder.mkdir(exist_ok=True)
@@ -61,13 +61,28 @@ def test_a_right_data_set_has_a_row_for_everything(tmp_path):
     assert (rows["cases"], rows["files"], rows["grid"]) == ("2", "NIfTI 4", "12 x 8 x 6 voxels of 2 x 2 x 3 mm")
     assert rows["sides"] == "stored RAS -> x, y, z = R, A, S: 2 (c_0, c_1)"
     assert rows["CT"].startswith("-1000 to ")
-    assert rows["CT"].endswith(": HU of a CT")
+    assert ": HU of a CT; labels have means from " in rows["CT"]
     left, right = found.labels
     assert (left.cases, left.count, left.ml, left.sides) == (2, 32, (0.192,) * 3, {"left": ["c_0", "c_1"]})
     assert (right.cases, right.count, right.sides, right.middle) == (1, 16, {"right": ["c_0"]}, (10 / 12, 0.5, 0.5))
     assert right.cells()[-2:] == ["right", "right"]
     assert (found.faults, found.warnings) == ((), ())
     assert [case["voxels"] for case in found.cases] == [{0: 544, 1: 16, 2: 16}, {0: 560, 1: 16}]
+
+
+def test_voxels_of_an_unusual_size_have_both_readings(tmp_path):
+    found = inspect(data_set(tmp_path / "d", [mask()], affine=np.diag([0.002, 0.002, 0.003, 1])))
+    what = "is mm, so voxels have 0.002 x 0.002 x 0.003 mm, which is unusual. Fix: if its lengths are in m, set xyzt"
+    assert any(what in text for text in found.warnings)
+
+
+def test_cases_whose_labels_lie_on_other_values_are_named(tmp_path):
+    right = np.where(np.arange(SHAPE[0])[:, None, None] // 2 == 2, np.uint8(1), np.zeros(SHAPE, np.uint8))
+    found = inspect(data_set(tmp_path / "d", [right, right, np.roll(right, -4, axis=0), right, right], ("organ",)))
+    (text,) = [text for text in found.warnings if text.startswith("labeled voxels")]
+    assert " HU and the sd " in text
+    assert " in most cases, unlike in c_2 (-1000, 0). Fix: " in text
+    assert "; labels have means from -1000 to 4" in dict(found.rows)["CT"]
 
 
 def test_cases_with_a_label_on_the_other_side_than_its_name_are_named(tmp_path):

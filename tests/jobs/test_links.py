@@ -4,7 +4,7 @@ import pytest
 
 from mtf_imaging.data.records.manifest import Manifest
 from mtf_imaging.data.records.splits import Fold
-from mtf_imaging.data.sampling.sampling import parse_sampling
+from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
 from mtf_imaging.jobs.runs import folder as run
@@ -65,7 +65,7 @@ def test_the_folder_of_the_run_may_be_a_link(folder, tmp_path):
 @pytest.mark.parametrize("name", ["fold_0", "fold_0/evaluation"])
 def test_a_link_in_a_cross_validation_is_refused(tmp_path, other, name):
     runs, splits = FoldRuns(tmp_path / "cv"), [Fold(("1",), ("2",)), Fold(("2",), ("1",))]
-    manifest = Manifest(parse_sampling("8", ""), {"1": None, "2": None})
+    manifest = Manifest(Sampling((8, 8, 8)), {"1": None, "2": None})
     runs.path.mkdir()
     runs.begin({}, splits, manifest)
     (runs.path / name).parent.mkdir(exist_ok=True)

@@ -55,7 +55,7 @@ MUTANTS = [
         "mtf_imaging/data/formats/pillow_files.py",
         "tests/data/test_pillow_files.py",
         ("check_room(declared, pixels, size, most,", "check_room(declared, pixels, size, 1000 * most,"),
-        ("if size[0] * size[1] <= _SMALL:", "if size[0] * size[1] > 0:"),
+        ("min(start + rows, bottom)", "bottom"),
         ("_LargeTiff, 100_000)", "TiffImageFile, 100_000)"),
         (
             'raise UnidentifiedImageError("its first bytes are not those of a PNG, JPEG or TIFF file")',

@@ -331,10 +331,13 @@ def _pick_scheme(
     if foreign:
         content = f"no {kind} {noun}, but {skipped_text(map(Path, foreign))}"
         raise DataError(f"{folder}: contains {content}. Fix: {how_to_convert(foreign)}.")
-    known = next((one.title for one in PUBLISHED if any(re.fullmatch(one.volume, name) for name in names.values())), "")
-    if known:
+
+    def fits(pattern: str) -> bool:
+        return any(re.fullmatch(pattern, name) for name in names.values())
+
+    if known := [one.title for one in PUBLISHED if fits(one.volume) and fits(one.labels)]:
         what = "only a dataset.json that lists the cases makes them readable"
-        raise DataError(f"{folder}: has the names of {known}; {what}. Fix: let inspect write it.")
+        raise DataError(f"{folder}: has the names of {known[0]}; {what}. Fix: let inspect write it.")
     some_names = f"{len(names)} {kind} {noun}(s), such as {next(iter(names), folder).name}, but no case"
     content = some_names if names else f"no {kind} {noun}"
     raise DataError(f"{folder}: contains {content}. Fix: give a folder with these names: {_EXPECTED}.")

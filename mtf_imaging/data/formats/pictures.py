@@ -11,7 +11,7 @@ import numpy as np
 from PIL import Image
 
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
-from mtf_imaging.data.formats.pillow_files import open_picture_file
+from mtf_imaging.data.formats.pillow_files import open_picture_file, read_pixels
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.stored import Stored, WholePlanes
 from mtf_imaging.errors import DataError
@@ -33,7 +33,7 @@ def open_picture(path: Path, num_channels: int = 1) -> tuple[list[Stored], Geome
       DataError: the file is damaged, has another format, has several pages or does not fit into memory.
     """
     with open_picture_file(path, _FIX) as picture:
-        array = np.asarray(picture.convert("RGB") if picture.mode == "P" and num_channels > 1 else picture)
+        array = read_pixels(picture, mode="RGB" if picture.mode == "P" and num_channels > 1 else "")
     array = np.swapaxes(array.astype(np.uint8) if array.dtype == bool else array, 0, 1)[:, :, np.newaxis]
     header = nibabel.Nifti1Image(array, _ROWS_POINT_DOWN, dtype=array.dtype).header
     channels = np.moveaxis(array, 3, 0) if array.ndim > 3 else [array]

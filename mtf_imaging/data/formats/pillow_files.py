@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageFile, UnidentifiedImageError
 from PIL.JpegImagePlugin import jpeg_factory
 from PIL.PngImagePlugin import PngImageFile
@@ -18,7 +19,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from mtf_imaging.files.memory import INFLATED, check_room
 from mtf_imaging.files.reading import Fault, damage_named, memory_named
 
-_SMALL = 1 << 26  # pixels; `Image.crop` has Pillow's limit
+_STRIP = 1 << 22  # pixels
 _ORIENTATION, _TURNED = 0x0112, range(5, 9)  # the tag of a TIFF file, and the values that swap height and width
 
 
@@ -70,20 +71,23 @@ def open_picture_file(path: Path, fix: str) -> Iterator[Image.Image]:
             yield picture
 
 
-def cut(picture: Image.Image, box: tuple[int, int, int, int]) -> Image.Image:
-    """Returns a region of a picture of any size.
+def read_pixels(picture: Image.Image, box: tuple[int, int, int, int] | None = None, mode: str = "") -> np.ndarray:
+    """Returns the pixels of a picture, which are copied and converted in strips, to take little memory.
 
     Args:
       picture: the picture.
-      box: (left, top, right, bottom).
+      box: a region as (left, top, right, bottom); None for all pixels.
+      mode: Pillow's mode of the result; "" for that of the picture.
     """
-    left, top, right, bottom = box
-    size = right - left, bottom - top
-    if size == picture.size:
-        return picture
-    if size[0] * size[1] <= _SMALL:
-        return picture.crop(box)
-    return picture.resize(size, Image.Resampling.NEAREST, box)  # equal to `crop`, without its limit
+    left, top, right, bottom = box or (0, 0, *picture.size)
+    rows, result = max(1, _STRIP // (right - left)), np.empty(0)
+    for start in range(top, bottom, rows):
+        strip = picture.crop((left, start, right, min(start + rows, bottom)))
+        values = np.asarray(strip.convert(mode) if mode else strip)
+        if start == top:
+            result = np.empty((bottom - top, *values.shape[1:]), values.dtype)
+        result[start - top : start - top + rows] = values
+    return result
 
 
 def _check_size(picture: Image.Image, path: Path, most: int) -> None:
@@ -92,5 +96,5 @@ def _check_size(picture: Image.Image, path: Path, most: int) -> None:
         most = 1 if bands > 1 else 8  # values of one byte, or of one bit
         pixels *= bands if bands > 1 else 1
     declared = f"{picture.width} x {picture.height} pixels"
-    # Pillow stores up to 4 bytes per pixel; its copies and the result need up to 3 bytes each.
-    check_room(declared, pixels, size, most, 10 * picture.width * picture.height)
+    # Pillow stores up to 4 bytes per pixel, and as many of a turned picture; the result needs up to 3.
+    check_room(declared, pixels, size, most, 11 * picture.width * picture.height)

@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 def warn_of_empty(path: Path, description: Description) -> None:
-    """Warns that a mask has no labeled voxels: all of them have the background or the ignore label."""
+    """Warns that all voxels of a mask have the background or ignore label."""
     image = "CT" if description.rules == LITS_RULES else "image"
     what = f"this mask has no voxel of {any_label(description)}; it is used anyway"
     warn_once(f"{path}: {what}. Check that it belongs to this {image}.")

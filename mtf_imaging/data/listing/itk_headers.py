@@ -82,7 +82,7 @@ def read_itk_header(path: Path) -> ItkHeader:
                     break
             end = file.tell()
         needed = {"type", "dimension", "sizes"} if is_nrrd else {"ndims", "dimsize", "elementdatafile"}
-        if missing := sorted(needed - fields.keys()):
+        if missing := sorted(needed - {key for key, value in fields.items() if value}):
             raise ValueError(f"its header lacks {', '.join(missing)}")
         axes, sizes = (fields[key] for key in (("dimension", "sizes") if is_nrrd else ("ndims", "dimsize")))
         if int(axes) != len(sizes.split()):  # ITK crashes if the number is negative

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageOps
 
-from mtf_imaging.data.formats.pillow_files import cut, open_picture_file
+from mtf_imaging.data.formats.pillow_files import open_picture_file, read_pixels
 from mtf_imaging.data.listing.image_files import image_files
 from mtf_imaging.data.listing.image_formats import ImageFormat
 from mtf_imaging.data.listing.names import normalize_name
@@ -66,8 +66,7 @@ def read_photo(path: str | Path, region: Region = WHOLE, upright: bool = False) 
             what = f"has more than 8 bits per channel (Pillow's mode {picture.mode})"
             raise Fault(what, "convert it to 8 bits per channel")
         turned = ImageOps.exif_transpose(picture) if upright else picture
-        # The region is cut before the conversion, so a small region of a large photo takes little memory.
-        return np.asarray(cut(turned, region_box(turned, region)).convert("RGB"))
+        return read_pixels(turned, region_box(turned, region), "RGB")
 
 
 def open_photo(path: Path) -> AbstractContextManager[Image.Image]:

@@ -56,7 +56,7 @@ def read_image(paths: Sequence[str | Path], description: Description, known: Spa
 def read_image_geometry(
     paths: Sequence[str | Path], description: Description, known: SpacingTable = NO_TABLE
 ) -> Geometry:
-    """Reads only the header of the first file of an image; see `read_geometry`.
+    """Reads only the header of the first file of an image, for its shape and spacing.
 
     Raises:
       DataError: the header is unusable, or the file does not have the channels of the description.

@@ -85,7 +85,7 @@ def open_image_source(
 def open_segmentation(
     path: str | Path, known: SpacingTable = NO_TABLE, description: Description = LITS, others: Sequence[Path] = ()
 ) -> StoredSource:
-    """Opens a segmentation without its volume; see `read_segmentation`.
+    """Opens a segmentation without its volume; if its header lacks the geometry, the axes are read as RAS.
 
     Args:
       path: a .nii or .nii.gz file, or another format of volumes, or a DICOM-SEG file (.dcm).

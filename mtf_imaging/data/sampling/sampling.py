@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, format_grid, parse_grid, whole_region
+from mtf_imaging.data.sampling.grid import AXIS_NAMES, Grid, Region, format_grid, whole_region
 from mtf_imaging.errors import DataError
 
 Spacing = tuple[float, float, float]
@@ -238,8 +238,3 @@ def format_spacing(spacing: Spacing | None) -> str:
     '1.5,1.5,2'
     """
     return ",".join(repr(mm).removesuffix(".0") for mm in spacing or ())
-
-
-def parse_sampling(resolution: str | int, spacing: str | float | Iterable[float] | None = None) -> Sampling:
-    """Parses a resolution and a spacing; see `parse_grid` and `parse_spacing`."""
-    return Sampling(parse_grid(resolution), parse_spacing(spacing))

@@ -1,5 +1,9 @@
 """Opens DICOM files whose deflated data and pixels fit into memory."""
 
+import math
+import mmap
+import re
+import struct
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,6 +11,7 @@ from typing import Any
 
 from mtf_imaging.data.formats.packages import import_pydicom
 from mtf_imaging.files.memory import INFLATED, check_room
+from mtf_imaging.files.reading import Fault
 
 _DEFLATED = b"1.2.840.10008.1.2.1.99"
 _META_BYTES = 1 << 12  # the file meta information, which names the transfer syntax, is shorter
@@ -14,8 +19,11 @@ _META_START = 144  # the group that follows the preamble, the signature and the 
 _BLOCK_BYTES = 1 << 16
 # The largest ratio of a compression: run lengths encode 128 bytes in 2, and planes of a single value in other formats
 # reach 10,000.
-_RATIOS = {"1.2.840.10008.1.2.5": 64, _DEFLATED.decode(): INFLATED}
+_RLE = "1.2.840.10008.1.2.5"
+_RATIOS = {_RLE: 64, _DEFLATED.decode(): INFLATED}
 _OTHER_RATIO = 10_000
+# The size in a stream of JPEG 2000, at the start of a fragment, and perhaps in a JP2 file.
+_J2K_SIZE = re.compile(rb"\xfe\xff\x00\xe0.{4}(?:\0\0\0\x0cjP  .{0,9999}?)?\xff\x4f\xff\x51.{4}(.{8})", re.DOTALL)
 _LEAST_BYTES = 1 << 28  # of pixels, that a small file can contain with such a ratio: it consists mostly of its header
 
 
@@ -67,4 +75,11 @@ def check_pixels(path: Path, header: Any, frames: int = 1) -> None:
     other = max(_OTHER_RATIO, _LEAST_BYTES // size)
     ratio = _RATIOS.get(syntax, other) if syntax.is_encapsulated or syntax.is_deflated else 1
     declared = f"{rows} rows and {columns} columns of {bits} bits ({needed} bytes)"
-    check_room(f"{frames} frames of " * (frames > 1) + declared, needed, size, ratio, 3 * needed)
+    at_once = max(3 * needed, ratio * size if syntax == _RLE and size > 2 * needed else 0)  # pydicom decodes it all
+    check_room(f"{frames} frames of " * (frames > 1) + declared, needed, size, ratio, at_once)
+    if not syntax.is_encapsulated:
+        return
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        for match in _J2K_SIZE.finditer(data):  # GDCM decodes streams of any size
+            if math.prod(shape := struct.unpack(">2L", match[1])) > rows * columns:
+                raise Fault(f"its header declares {declared}, but a frame has {shape[1]} x {shape[0]} pixels")

@@ -10,13 +10,14 @@ from typing import Any
 import numpy as np
 
 from mtf_imaging.data.formats.dicom.files import read_dicom
+from mtf_imaging.data.formats.dicom.headers import read_planes
 from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, segment_name
 from mtf_imaging.data.formats.dicom.segmentation_reading import PARAMETER
 from mtf_imaging.data.formats.dicom.series import DicomGeometry
 from mtf_imaging.data.formats.label_slabs import numbered_slabs
 from mtf_imaging.data.formats.packages import import_highdicom
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.data.listing.dicom_files import first_dicom_file
+from mtf_imaging.data.listing.dicom_files import dicom_files, first_dicom_file
 from mtf_imaging.data.listing.image_formats import is_zarr
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import atomic_path
@@ -105,7 +106,8 @@ def check_series(path: Path, volume: Path) -> None:
       volume: the volume.
 
     Raises:
-      DataError: highdicom is missing, the volume is not a DICOM series, or its files lack required elements.
+      DataError: highdicom is missing, the volume is not a DICOM series, its files lack required elements, or several
+        files have several frames each, which highdicom does not support.
     """
     import_highdicom(path)
     first = first_dicom_file(volume) if volume.is_dir() and not is_zarr(volume) else None
@@ -113,7 +115,10 @@ def check_series(path: Path, volume: Path) -> None:
         what = f"DICOM-SEG refers to the files of a DICOM series, but {volume} is not a DICOM series"
         fix = "give the folder of the series, or another output_format"
         raise DataError(f"{path}: {what}. Fix: {fix}.", ["output_format"])
-    read_headers([first])
+    frames = read_headers([first])[0].get("NumberOfFrames") or 1
+    if frames > 1 and len({plane.path for plane in read_planes(dicom_files(volume))}) > 1:
+        what = f"{volume} has several files with several frames each, which a DICOM-SEG of highdicom cannot refer to"
+        raise DataError(f"{path}: {what}. Fix: use another output_format.", ["output_format"])
 
 
 def read_headers(files: Sequence[Path]) -> list[Any]:

@@ -26,8 +26,8 @@ def check_series_apart(folders: Iterable[Path]) -> None:
     """
     by_series: dict[str, list[Path]] = defaultdict(list)
     for folder in folders:
-        for plane in _planes([first_dicom_file(folder)]):
-            by_series[plane.series].append(folder)
+        for series in {plane.series for plane in _planes([first_dicom_file(folder)])}:  # a file may have many planes
+            by_series[series].append(folder)
     for series, shared in by_series.items():
         if series and len(shared) > 1:
             _compare(series, {folder: _planes(dicom_files(folder)) for folder in shared})

@@ -14,11 +14,14 @@ from mtf_imaging.files.reading import Fault
 
 _SAME_SIZE = 1e-3  # relative; headers round sizes to 3 or more digits
 _PLAUSIBLE_MM = (0.01, 50)  # plausible voxel sizes of patients
-_UNIT_NAMES = {1: "meter", 3: "micron"}
+_UNITS = {1: "m", 2: "mm", 3: "µm"}  # by code
 
 
-def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
+def check_numbers(header: nibabel.Nifti1Header, path: Path) -> int:
     """Checks the offset and the scale of the voxels; call it before nibabel interprets the header.
+
+    Returns:
+      The offset.
 
     Raises:
       Fault: the offset of the voxels or their scale cannot be used.
@@ -32,6 +35,7 @@ def check_numbers(header: nibabel.Nifti1Header, path: Path) -> None:
         warn_once(f"{path}: scl_slope is NaN; the stored numbers are read without a scale.")
     elif np.isinf(slope) or (slope and not np.isfinite(inter)):
         raise Fault(f"scl_slope is {slope:g} and scl_inter is {inter:g}, which give no values")
+    return int(offset)
 
 
 def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
@@ -64,14 +68,14 @@ def warn_of_conflicts(geometry: Geometry, path: Path) -> None:
 
 
 def _warn_of_unit(geometry: Geometry, path: Path) -> None:
-    code = int(geometry.header["xyzt_units"]) & 7
+    """Warns about a unit that is not defined, or that gives voxels of an unusual size for a patient."""
+    code, sizes = int(geometry.header["xyzt_units"]) & 7, geometry.stored_spacing
     if unit_mm(geometry.header) is None:
         warn_once(f"{path}: the code {code} of its unit of length is not defined in NIfTI; lengths are read as mm.")
-    elif code in _UNIT_NAMES:
-        sizes = geometry.stored_spacing
-        if min(sizes) < _PLAUSIBLE_MM[0] or max(sizes) > _PLAUSIBLE_MM[1]:
-            what = f"its unit of length is {_UNIT_NAMES[code]}, so voxels have {_shown(sizes)} mm, which is unusual"
-            warn_once(f"{path}: {what}. Fix: if its lengths are in mm, set xyzt_units to 2.")
+    elif min(sizes) < _PLAUSIBLE_MM[0] or max(sizes) > _PLAUSIBLE_MM[1]:
+        what = f"its unit of length is {_UNITS.get(code, 'mm')}, so voxels have {_shown(sizes)} mm, which is unusual"
+        other = 2 if code in (1, 3) else 1 if min(sizes) < _PLAUSIBLE_MM[0] else 3
+        warn_once(f"{path}: {what}. Fix: if its lengths are in {_UNITS[other]}, set xyzt_units to {other}.")
 
 
 def _qform(header: nibabel.Nifti1Header) -> np.ndarray | None:

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import io
 import math
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +27,7 @@ from mtf_imaging.files.reading import Fault, damage_named
 
 _KIND = "NIfTI or FreeSurfer"
 _KINDS = (nibabel.Nifti1Header, nibabel.Nifti2Header)
-_HEADER_BYTES = 540  # the longest header
+_HEADER_BYTES = 544  # the longest header, and the flag of its extensions
 _FREESURFER = bytes((0, 0, 0, 1))  # its only version
 _PLACED, _PLACED_AT = "goodRASFlag", 28  # a field of FreeSurfer, and its first byte
 _BLOCK_BYTES = 1 << 21
@@ -90,12 +91,13 @@ def read_header(path: Path) -> nibabel.Nifti1Header | MGHHeader:
     """
     with damage_named(path, _KIND), _opened(path) as file:
         start = file.read(_HEADER_BYTES)
-        file.seek(0)
         for kind in _KINDS:
             if kind.may_contain_header(start):
-                check_numbers(kind.from_fileobj(file, check=False), path)
-                file.seek(0)
-                return kind.from_fileobj(file)
+                offset = check_numbers(kind(start[: kind.sizeof_hdr], check=False), path)
+                ratio = INFLATED if _is_compressed(path) else 1
+                check_room(f"{offset} bytes before its voxels", offset, path.stat().st_size, ratio, 3 * offset)
+                # From the file, nibabel would read extensions of any size.
+                return kind.from_fileobj(io.BytesIO(start + file.read(max(0, offset - len(start)))))
         if start.startswith(_FREESURFER):
             header = MGHHeader(start[:DATA_OFFSET])  # from the file, nibabel would decompress all voxels
             (header[_PLACED],) = np.frombuffer(start, ">i2", 1, _PLACED_AT)  # nibabel sets it

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from mtf_imaging.data.formats.pillow_files import cut
+from mtf_imaging.data.formats.pillow_files import read_pixels
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.pixels.photo_files import WHOLE, Region, open_photo, photo_size, raw_mode, read_photo, region_box
 from mtf_imaging.errors import DataError
@@ -46,7 +46,7 @@ def read_label_image(path: str | Path, description: PhotoDescription, region: Re
         if picture.mode == "P":
             table = _by_color(path, table, description, picture.palette.palette)
         step = _STEPS.get(raw_mode(picture), 1)
-        stored = np.asarray(cut(picture, region_box(picture, region)))
+        stored = read_pixels(picture, region_box(picture, region))
     if stored.ndim != 2:
         raise DataError(
             f"{path}: has {stored.shape[2]} channels, not one. Fix: store the label of each pixel as a gray value."
