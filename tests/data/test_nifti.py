@@ -8,10 +8,10 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
+from mtf_imaging.data.reading.images import read_geometry, read_labels, read_volume, write_labels
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import memory
-from tests.data.reading import read_geometry, read_segmentation
+from tests.data.reading import read_segmentation
 
 ORIENTATIONS = ("RAS", "LPS", "LAS", "RPI", "PSR", "ILA")
 

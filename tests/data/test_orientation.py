@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.images.orientation import y_points_back
-from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
-from tests.data.reading import read_geometry
+from mtf_imaging.data.reading.images import read_geometry, read_labels, read_volume, write_labels
 
 
 def body(shape=(40, 30, 12)):

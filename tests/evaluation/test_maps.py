@@ -9,6 +9,7 @@ import zarr
 from scipy.stats import entropy as scipy_entropy
 
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.reading.images import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.inference.averages import ensemble, flipped
@@ -17,7 +18,6 @@ from mtf_imaging.inference.uncertainty import entropy, uncertainty, with_entropy
 from mtf_imaging.kinds.volumes.segment import maps
 from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from tests.data.dicom_folder import write_series
-from tests.data.reading import read_geometry
 from tests.data.test_write_labels import volume as empty_volume
 from tests.data.zarr_image import write_image
 from tests.kinds.volumes import plan_predictions, predict_cases, prediction_files

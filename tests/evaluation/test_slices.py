@@ -7,7 +7,7 @@ import pytest
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.reading.channels import Image
-from mtf_imaging.data.reading.images import Volume
+from mtf_imaging.data.reading.images import Volume, read_geometry
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.sampling.slabs import source_region
@@ -17,7 +17,6 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.inference.network import Slices, as_network
 from mtf_imaging.kinds.volumes.segment.images import input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
-from tests.data.reading import read_geometry
 from tests.data.test_write_labels import volume as store
 from tests.kinds.volumes import as_source, network_input, sliced_labels
 

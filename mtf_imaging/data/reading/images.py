@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.formats.all_formats import write_label_slabs
+from mtf_imaging.data.formats.all_formats import open_stored, write_label_slabs
 from mtf_imaging.data.images.geometry import Geometry
+from mtf_imaging.data.images.lost_geometry import why_lost, with_known_size
 from mtf_imaging.data.images.sources import read_whole
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
 from mtf_imaging.data.reading.open_sources import Placed, open_mask, open_volume
@@ -106,3 +107,22 @@ def write_labels(path: str | Path, labels: np.ndarray, geometry: Geometry) -> No
       DataError: the shapes of the labels and the volume differ.
     """
     write_label_slabs(path, [labels.astype(np.uint8, copy=False)], geometry)
+
+
+def read_geometry(
+    path: str | Path, known: SpacingTable = NO_TABLE, channels: tuple[str, ...] | None = None
+) -> Geometry:
+    """Reads only the header of an image, for its shape and spacing.
+
+    If the header lacks the geometry, the x and y axes may be reversed, because only the image shows their direction.
+
+    Args:
+      path: a .nii or .nii.gz file.
+      known: voxel sizes of files whose headers lack them.
+      channels: the channel names that the file must have along its fourth axis; None for a single volume.
+
+    Raises:
+      DataError: the header is unusable; see `read_volume`.
+    """
+    geometry = open_stored(Path(path), channels)[1]
+    return with_known_size(geometry, Path(path), known, turned=False)[0] if why_lost(geometry) else geometry
