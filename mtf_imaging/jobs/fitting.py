@@ -114,8 +114,9 @@ def _by_target(pairs: ArrayPairs | DatasetPairs, values: Any, what: str) -> dict
     own = named_outputs(values)
     own = dict.fromkeys(pairs.targets, values) if [*own] == [""] else own
     if own.keys() != pairs.targets.keys():
-        given = ", ".join(pairs.targets) or "a single output"
-        message = f"{what} is for {', '.join(own)}, but the targets are for {given}. Fix: give one for each."
+        names = ", ".join(pairs.targets)
+        given, fix = (names, "for each of them") if names else ("a single output", "without a name")
+        message = f"{what} is for {', '.join(own)}, but the targets are for {given}. Fix: give one {fix}."
         raise ConfigError(message, [what])
     return own
 

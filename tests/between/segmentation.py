@@ -127,6 +127,22 @@ class Squared:
         return mi.mtf.concat([mi.mtf.square(image), image], "channels")
 
 
+class Aged:
+    """Returns the image times the age, and a part of it by another name: exact in any order."""
+
+    def inputs(self, batch_size, sizes, *, dtype, labels):
+        x, y, z = sizes
+        image = f"batch:{batch_size},x:{x},y:{y},z:{z},channels:1"
+        return {"image": (image, dtype), "age": (f"batch:{batch_size},channels:1", dtype)}
+
+    def loss(self, image, age):
+        return mi.mtf.reduce_mean(image * age), {}
+
+    def predict(self, image, age):
+        aged = image * age
+        return {"aged": aged, "both": mi.mtf.concat([aged, image], "channels")}
+
+
 def slid(sizes, window, mesh_shape="", layout=""):
     """Returns the slab of the prediction that this process receives, its region, and the whole prediction."""
     task = Squared()
@@ -140,3 +156,12 @@ def slid(sizes, window, mesh_shape="", layout=""):
         if groups.current().num > 1:
             patch.setattr(moving, "_MESSAGE_BYTES", 500)
         return slices.predict_image(image[slices.inputs[index]]), slices.outputs[index], network(image)
+
+
+def slid_with_age(sizes, window, mesh_shape="", layout=""):
+    """Returns the whole prediction of a network with two inputs and two outputs, of which one input does not slide."""
+    task = Aged()
+    weights = mi.Program(task.predict, task.inputs(1, window, dtype="float32", labels=False), may_repeat=True)
+    own = NetworkBuilder(task=task, layout=Layout.parse(mesh_shape, layout), window=SlidingWindow(window))
+    image = np.random.default_rng(0).random((*sizes, 1)).astype(np.float32)
+    return own.network_of(weights, window)({"image": image, "age": np.array([0.5], np.float32)})

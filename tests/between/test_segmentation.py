@@ -159,3 +159,14 @@ def test_windows_are_added_in_the_same_order(groups, sizes, mesh, layout):
         np.testing.assert_array_equal(whole, expected)
         covered[region[:3]] += 1
     np.testing.assert_array_equal(covered, 1)
+
+
+@pytest.mark.parametrize(
+    ("mesh", "layout"), [("rows:4", "x:rows"), ("cores:4", "batch:cores"), ("rows:2,cores:2", "y:rows,batch:cores")]
+)
+def test_windows_of_several_inputs_and_outputs(groups, mesh, layout):
+    expected = segmentation.slid_with_age((9, 6, 5), (3, 4, 4))
+    for prediction in groups.get(4).run(segmentation.slid_with_age, (9, 6, 5), (3, 4, 4), mesh, layout):
+        assert prediction.keys() == {"aged", "both"}
+        for name, values in prediction.items():
+            np.testing.assert_array_equal(values, expected[name])

@@ -243,5 +243,5 @@ def test_wrong_values_are_reported_with_the_fix(options, text):
 def test_every_option_is_tested_here():
     tried = {name for option in OPTIONS.values() for name in option}
     rest = {"warp", "elastic_points", "lesion_count", "lesion_contrast"}
-    rest |= {"multiscale_noise_scales", "multiscale_noise_probability"}
+    rest |= {"multiscale_noise_scales", "multiscale_noise_probability", "low_resolution_axes"}
     assert {field.name for field in dataclasses.fields(Augmentation)} == tried | rest

@@ -92,7 +92,7 @@ MUTANTS = [
         "mtf_imaging/engine/ops/norm/local.py",
         f"{_NORMS}",
         ("variance *= (rows - 1) / rows", "variance *= 1"),
-        ("variance + tf.square(mean))", "variance)"),
+        ("mean, variance + tf.square(mean)", "mean, variance"),
         (
             "(scale * tf.math.rsqrt(variance + epsilon)) + offset",
             "(scale * tf.math.rsqrt(variance)) + offset",
