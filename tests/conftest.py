@@ -120,6 +120,18 @@ def no_gin_configuration():
     _clear_gin()
 
 
+def _python_variables():
+    return {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+
+
+@pytest.fixture(autouse=True)
+def python_variables_are_restored():
+    """No test leaves a variable behind that changes how the processes of later tests start."""
+    before = _python_variables()
+    yield
+    assert _python_variables() == before
+
+
 @pytest.fixture
 def mounted(tmp_path):
     """Runs a test within `storage.mounting`."""

@@ -42,11 +42,12 @@ def safe_path(_):
 
 def test_workers_do_not_look_for_modules_in_the_working_folder(monkeypatch):
     """`tests/cli/test_foreign_folder.py` has such modules."""
-    for before in ({}, {"PYTHONSAFEPATH": "yes"}):
-        monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-        os.environ.update(before)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    for before in (None, "yes"):
+        if before:
+            monkeypatch.setenv("PYTHONSAFEPATH", before)
         assert dict(in_parallel(safe_path, [1, 2], 2)) == {1: True, 2: True}
-        assert os.environ.get("PYTHONSAFEPATH") == before.get("PYTHONSAFEPATH")
+        assert os.environ.get("PYTHONSAFEPATH") == before
 
 
 def compute(seconds):
