@@ -185,6 +185,11 @@ def test_explain_needs_no_preprocessing(folder, capsys):
     assert "4 processors" in capsys.readouterr().out
 
 
+def test_the_job_must_segment_volumes(folder, capfd):
+    assert run_line("explain --network net.keras --gin_file deeplab_scenes") == 2
+    assert "job.task is @deeplab.SemanticSegmentation()" in capfd.readouterr().err
+
+
 def test_the_costs_of_one_fold_are_those_of_all(tmp_path, capfd):
     for name in ("one", "two"):
         shutil.copytree(PLAIN, tmp_path / name)
@@ -221,7 +226,12 @@ def test_search_takes_a_network_or_says_why_not(folder, capfd, sizes, kernel, me
 
 
 def test_train_starts_from_the_weights_and_exports_them(folder):
-    """Without a learning rate the run has the weights of the file; then training changes them."""
+    """Without a learning rate the run has the weights of the file; then training changes them.
+
+    The network replaces that of the job.
+    """
+    job = "unet3d.Segmentation"
+    (folder / "job.gin").write_text(f"job.task = @{job}()\n{job}.network = @unet3d.UNet3D()\n{job}.dice_weight = 0.5\n")
     network = keras.saving.load_model("net.keras")
     for number in range(2):
         image = nibabel.load(f"cases/volume-{number}.nii.gz")
@@ -229,7 +239,7 @@ def test_train_starts_from_the_weights_and_exports_them(folder):
         nibabel.save(nibabel.Nifti1Image(known, image.affine), f"cases/segmentation-{number}.nii.gz")
     (folder / "cases" / "dataset.json").write_text((folder / "net.json").read_text())
     assert run_line("convert --input_dir cases --output_dir records --resolution 8") == 0
-    train = "train --network net.keras --data_dir records --gin.unet3d.Segmentation.dice_weight=0.5 --num_steps 1"
+    train = "train --network net.keras --gin_file job.gin --data_dir records --num_steps 1"
     for rate, is_same in ((0.0, True), (0.1, False)):
         assert run_line(f"{train} --model_dir run-{rate} --gin.Adam.learning_rate={rate}") == 0
         exported = mi.networks.load("net.keras").export(f"run-{rate}")

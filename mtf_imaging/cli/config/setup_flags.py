@@ -79,7 +79,8 @@ class Configuration:
           trains: whether the flags of training settings, such as --num_steps, bind gin parameters.
 
         Raises:
-          ConfigError, LayoutError: a file does not exist, a value is not valid, or there is no job.
+          ConfigError, LayoutError: a file does not exist, a value is not valid, there is no job, or it does not take
+            the network.
         """
         parameters = SETUP_PARAMETERS | (TRAIN_PARAMETERS if trains else {})
         given = {name: values[name].value for name in parameters if name in values and values[name].value is not None}
@@ -107,6 +108,7 @@ class Configuration:
         self._values = {parameters[name]: value for name, value in given.items()}
         if network:
             self._values["imported.Network.path"] = network
+            self._bindings = [*self._bindings, *self._network_binding(network)]
 
     def binds(self, name: str) -> bool:
         """Returns whether a parameter, such as "train.data", is bound to a value other than None.
@@ -114,10 +116,30 @@ class Configuration:
         Returns True if a file cannot be read; `bind` reports the error later.
         """
         try:
-            bound = read_gin_text(self._files, self._bindings, follow=True).bound
+            return self._bound(name) is not None
         except (SyntaxError, ConfigError):
             return True
-        return bound.get(name) is not None
+
+    def _network_binding(self, network: str) -> list[str]:
+        """Returns the binding that replaces the network of the job's task by that of --network.
+
+        Raises:
+          ConfigError: the task does not segment volumes.
+        """
+        try:
+            task = str(self._bound("job.task"))
+        except (SyntaxError, ConfigError):
+            return []  # `bind` reports the error later
+        name = task.strip("@()")
+        if not name.rpartition("/")[2].startswith("unet3d."):
+            raise ConfigError(
+                f"--network {network} is a network for the segmentation of volumes, but job.task is {task}. "
+                "Fix: leave out the job, or choose one whose task is unet3d.Segmentation."
+            )
+        return [f"{name}.network = @imported.Network()"]
+
+    def _bound(self, name: str) -> object:
+        return read_gin_text(self._files, self._bindings, follow=True).bound.get(name)
 
     def bind(self) -> JobSetup:
         """Binds everything and returns the setup."""
