@@ -32,6 +32,7 @@ class Contender:
       settings: gin bindings on top of the job, or flags of the Keras program.
       steps: the number of steps, which take about 240 s of CPU.
       is_keras: whether it is the Keras program.
+      exchanges_weights: whether it starts from the first weights that the other program has with the same seed.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Contender:
     settings: tuple[str, ...] = ()
     steps: int = 400
     is_keras: bool = False
+    exchanges_weights: bool = False
 
 
 def _whole(name: str, title: str, *flags: str) -> Contender:
@@ -62,6 +64,15 @@ ALL = {
         _whole("_fast", ", learning rate 0.01", "--rate", "0.01"),
         _patches("_slow", ", learning rate 0.001", "--rate", "0.001"),
         _patches("_fast", ", learning rate 0.01", "--rate", "0.01"),
+        Contender("keras_weights", "first weights of the Keras program", exchanges_weights=True),
+        Contender(
+            "keras_patches_our_weights",
+            "plain Keras, 2 patches of 64 x 64 x 32 voxels, first weights of the job",
+            ("--patches",),
+            560,
+            is_keras=True,
+            exchanges_weights=True,
+        ),
         Contender("slow", "learning rate 0.001", ("PolyDecay.initial = 0.001",)),
         Contender("fast", "learning rate 0.01", ("PolyDecay.initial = 0.01",)),
         Contender("patches", "2 patches of 64 x 64 x 30 voxels", _PATCHES, 560),

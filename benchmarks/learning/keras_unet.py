@@ -22,6 +22,7 @@ LOW, HIGH = -160.0, 240.0  # HU
 LEVELS, FILTERS, CLASSES = 4, 8, 3
 PATCH = (64, 64, 32)
 RATE, POWER = 3e-3, 0.9
+PARTS = {"kernel": "filter", "bias": "bias", "gamma": "scale", "beta": "offset"}  # in mtf_imaging
 
 
 def network(pool=keras.layers.MaxPooling3D, biases="zeros"):
@@ -52,6 +53,12 @@ def _block(x, name, filters):
         x = keras.layers.GroupNormalization(groups=-1, epsilon=1e-6, name=f"{name}_norm{i}")(x)
         x = keras.layers.LeakyReLU(negative_slope=0.1)(x)
     return x
+
+
+def variables(model):
+    """Returns the weights of the network by their names in mtf_imaging: down0_conv0 is unet3d/down0/conv0/filter."""
+    every = ((layer.name.replace("_", "/"), weight) for layer in model.layers for weight in layer.weights)
+    return {f"unet3d/{layer}/{PARTS[weight.name]}": weight for layer, weight in every}
 
 
 def loss(labels, logits, smooth=1.0):
@@ -150,11 +157,18 @@ def main():
     parser.add_argument("--rate", type=float, default=RATE, help="first learning rate")
     parser.add_argument("--patches", action="store_true", help="train on patches instead of whole volumes")
     parser.add_argument("--frequencies", action="store_true", help="start with the frequencies of the classes")
+    parser.add_argument("--first_weights", type=Path, help="file (.npz) of the first weights; written if it is missing")
     flags = parser.parse_args()
     flags.output.mkdir(parents=True, exist_ok=True)
     keras.utils.set_random_seed(flags.seed)
     train = read(flags.train)
     model = network(biases=keras.initializers.Constant(log_frequencies(train)) if flags.frequencies else "zeros")
+    if flags.first_weights and flags.first_weights.exists():
+        first = np.load(flags.first_weights)
+        for name, weight in variables(model).items():
+            weight.assign(first[name])
+    elif flags.first_weights:
+        np.savez(flags.first_weights, **{name: weight.numpy() for name, weight in variables(model).items()})
     optimizer = keras.optimizers.Adam(keras.optimizers.schedules.PolynomialDecay(flags.rate, flags.steps, 0.0, POWER))
 
     @tf.function(reduce_retracing=True)

@@ -15,10 +15,12 @@ from benchmarks.learning.contenders import DOCUMENTED, Contender
 from mtf_imaging.evaluation.volume_scores.components import find_components
 from mtf_imaging.evaluation.volume_scores.lesions import find_lesions
 from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights, write_weights
 
 ROOT = Path(__file__).parents[2]
 KERAS = Path(__file__).with_name("keras_unet.py")
 RESULT, PROBABILITIES = "result.json", "probabilities"
+_NO_CHANGE = "PolyDecay.initial = 1e-30"  # a learning rate with which a step keeps the first weights
 LESION, MASKS = 2, {"liver": (1, 2), "lesion": (2,)}
 # A lesion is predicted where its probability is at least t / (1 - t) times each other one; with 0.5, the argmax.
 THRESHOLDS = (0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
@@ -55,24 +57,58 @@ class Runner:
 
     def _train_keras(self, contender: Contender, seed: int, folder: Path, run_dir: Path) -> float:
         words = ["--train", folder / "train", "--test", folder / "test", "--output", run_dir / PROBABILITIES]
-        printed, _ = _command([KERAS, *words, "--steps", contender.steps, "--seed", seed, *contender.settings])
+        words += ["--steps", contender.steps, "--seed", seed, *contender.settings]
+        if contender.exchanges_weights:
+            words += ["--first_weights", self._our_weights(seed, folder)]
+        printed, _ = _command([KERAS, *words])
         return float(printed.rpartition(" ")[2])
 
     def _train_ours(self, contender: Contender, seed: int, folder: Path, run_dir: Path) -> float:
-        records = folder.with_name(f"{folder.name}-records")
-        if not records.exists():
-            _ours("convert", "--input_dir", folder / "train", "--output_dir", records, *DOCUMENTED)
-        words = ["--data_dir", records, "--model_dir", run_dir, "--gin_file", contenders.JOB]
-        words += ["--num_steps", contender.steps, "--seed", seed]
-        for binding in [*contender.settings, f"train.checkpoint_every = {contender.steps}"]:
-            words += ["--gin_param", binding]
-        _, seconds = _ours("train", *words)
+        more = ["--initial_weights", self._keras_weights(seed, folder)] * contender.exchanges_weights
+        seconds = self._train(seed, folder, run_dir, contender.steps, contender.settings, more)
         labels = run_dir / "labels"
         _ours("predict", "--model_dir", run_dir, "--input", folder / "test", "--output", labels, "--probabilities")
         (labels / PROBABILITIES).rename(run_dir / PROBABILITIES)
         for path in [labels, *run_dir.glob("ckpt-*")]:
             shutil.rmtree(path) if path.is_dir() else path.unlink()
         return seconds
+
+    def _train(
+        self, seed: int, folder: Path, run_dir: Path, steps: int, settings: Iterable[str], more: Iterable[object] = ()
+    ) -> float:
+        """Trains our job, and returns its CPU seconds."""
+        records = folder.with_name(f"{folder.name}-records")
+        if not records.exists():
+            _ours("convert", "--input_dir", folder / "train", "--output_dir", records, *DOCUMENTED)
+        words = ["--data_dir", records, "--model_dir", run_dir, "--gin_file", contenders.JOB]
+        words += ["--num_steps", steps, "--seed", seed, *more]
+        for binding in [*settings, f"train.checkpoint_every = {steps}"]:
+            words += ["--gin_param", binding]
+        return _ours("train", *words)[1]
+
+    def _our_weights(self, seed: int, folder: Path) -> Path:
+        """Returns a file with the first weights of our job, {name: array}."""
+        path = self._first_dir(f"ours-{seed}") / "weights.npz"
+        self._train(seed, folder, path.parent / "run", 1, [_NO_CHANGE])
+        weights = Weights(find_weights(path.parent / "run"))
+        np.savez(path, **dict(weights.read([*weights.shapes])))
+        return path
+
+    def _keras_weights(self, seed: int, folder: Path) -> Path:
+        """Returns a folder with the first weights of the Keras program, for the flag --initial_weights."""
+        path = self._first_dir(f"keras-{seed}")
+        words = ["--train", folder / "train", "--test", path, "--output", path, "--steps", 1, "--seed", seed]
+        _command([KERAS, *words, "--first_weights", path / "weights.npz"])
+        with np.load(path / "weights.npz") as weights:
+            write_weights(path / "weights", weights, {"title": "the Keras U-Net"})
+        return path / "weights"
+
+    def _first_dir(self, name: str) -> Path:
+        """Returns an empty folder for first weights."""
+        path = self.output_dir / "first_weights" / name
+        shutil.rmtree(path, ignore_errors=True)
+        path.mkdir(parents=True)
+        return path
 
     def _run_dir(self, contender: Contender, seed: int) -> Path:
         return self.output_dir / f"{contender.name}-{seed}"
@@ -125,7 +161,8 @@ def _command(words: Iterable[object]) -> tuple[str, float]:
         text=True,
     )
     assert process.stdout is not None
-    text = process.stdout.read()
+    with process.stdout as output:
+        text = output.read()
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

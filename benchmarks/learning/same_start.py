@@ -55,9 +55,8 @@ def keras_losses(batches, weights):
     keras.config.set_floatx("float64")
     keras.config.set_dtype_policy("float64")  # layer dtype; otherwise, an earlier layer determines it
     model = keras_unet.network(pool=_MaxPool)
-    for layer in model.layers:
-        if layer.get_weights():
-            layer.set_weights(_layer_weights(layer, weights))
+    for name, weight in keras_unet.variables(model).items():
+        weight.assign(weights[name])
     optimizer = keras.optimizers.Adam(RATE, BETA1, BETA2, EPSILON)
 
     @tf.function
@@ -85,13 +84,6 @@ class _MaxPool(keras.layers.Layer):
             x = tf.reduce_max(tf.reshape(x, pairs), axis + 1)
             x = tf.ensure_shape(x, [None] * 4 + [channels])
         return x
-
-
-def _layer_weights(layer, weights):
-    """Returns our weights of a Keras layer, in the order of `layer.get_weights()`."""
-    name = layer.name.replace("_", "/")  # down0_conv0 is unet3d/down0/conv0
-    names = [f"unet3d/{name}/{part}" for part in ("scale", "offset", "filter", "bias")]
-    return [weights[each] for each in names if each in weights]
 
 
 def compare(steps):

@@ -14,6 +14,7 @@ from benchmarks.learning import cases, runner, table
 from benchmarks.learning.contenders import ALL, DOCUMENTED
 from benchmarks.learning.runner import Runner, case_rows
 from mtf_imaging.cli.config.resources import shipped_files
+from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
 
 
 def finish(folder, contender, seed, *shared, steps=30):
@@ -124,6 +125,27 @@ def test_finished_runs_are_not_repeated(lits_sizes, tmp_path, monkeypatch, capsy
         learning.main()
     assert f"{tmp_path / 'no' / 'train'} has no volume-N.nii[.gz]. Fix: " in capsys.readouterr().err
     assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_first_weights_of_both_programs_have_the_same_names_and_shapes(tmp_path):
+    import nibabel
+
+    rng, folder = np.random.default_rng(0), tmp_path / "cases"
+    (folder / "train").mkdir(parents=True)
+    for name, values in (
+        ("volume", rng.integers(-160, 240, (16, 16, 16))),
+        ("segmentation", rng.integers(0, 3, (16,) * 3)),
+    ):
+        image = nibabel.Nifti1Image(values.astype(np.int16), np.diag([3, 3, 3, 1]))
+        nibabel.save(image, folder / "train" / f"{name}-0.nii.gz")
+    run = Runner(folder, cases.HELD_OUT, tmp_path)
+    keras = Weights(find_weights(run._keras_weights(1, folder)))
+    with np.load(run._our_weights(1, folder)) as ours:
+        assert {name: ours[name].shape for name in keras.shapes} == keras.shapes
+        assert not {name for name in ours.files if not name.endswith(("mean", "square"))} - {*keras.shapes}
+        scales = [ours[name] for name in keras.shapes if name.endswith("scale")]
+    assert all(np.array_equal(scale, np.ones_like(scale)) for scale in scales)  # no step has changed them
 
 
 def test_three_folds_score_each_training_case_once(lits_sizes, tmp_path):
