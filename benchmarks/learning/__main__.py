@@ -29,6 +29,7 @@ def main() -> None:
     known = ", ".join(contenders.ALL)
     parser.add_argument("--contenders", default="documented,keras_whole,keras_patches", help=known)
     parser.add_argument("--seeds", default="1,2,3,4,5")
+    parser.add_argument("--spacing", default=contenders.SPACING, help="voxel size of our records in mm (%(default)s)")
     flags = parser.parse_args()
     names = flags.contenders.split(",")
     if unknown := [name for name in names if name not in contenders.ALL]:
@@ -41,7 +42,7 @@ def main() -> None:
             )
     output_dir = flags.output_dir.resolve()
     output_dir.mkdir(parents=True, exist_ok=True)
-    runner = Runner(flags.cases.resolve(), flags.on, output_dir)
+    runner = Runner(flags.cases.resolve(), flags.on, output_dir, flags.spacing)
     for seed in map(int, flags.seeds.split(",")):
         for contender in map(contenders.ALL.__getitem__, names):
             if not runner.is_finished(contender, seed):

@@ -3,8 +3,8 @@
 import dataclasses
 
 JOB = "unet3d_real_ct"
-# The conversion in the job's file: the CTs' own voxels, padded only to an even size.
-DOCUMENTED = ("--spacing", "3", "--multiple", "2")
+# The conversion in the job's file: the CTs' own voxels in mm, padded only to an even size.
+SPACING, MULTIPLE = "3", ("--multiple", "2")
 
 _TASK, _NETWORK = "unet3d.LiverTumorSegmentation", "unet3d.UNet3D"
 _WEIGHTS = (f"{_TASK}.class_weights = (1, 8, 16)",)

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.learning import cases, contenders
-from benchmarks.learning.contenders import DOCUMENTED, Contender
+from benchmarks.learning.contenders import MULTIPLE, SPACING, Contender
 from mtf_imaging.evaluation.volume_scores.components import find_components
 from mtf_imaging.evaluation.volume_scores.lesions import find_lesions
 from mtf_imaging.files.atomic import write_bytes
@@ -33,10 +33,11 @@ class Runner:
       all_cases: folder with the cases in train/, test/ and wide/.
       on: the cases to score on, as in `cases.prepare`.
       output_dir: folder of all results.
+      spacing: voxel size of our records in mm.
     """
 
-    def __init__(self, all_cases: Path, on: str, output_dir: Path) -> None:
-        self._all_cases, self._on, self.output_dir = all_cases, on, output_dir
+    def __init__(self, all_cases: Path, on: str, output_dir: Path, spacing: str = SPACING) -> None:
+        self._all_cases, self._on, self.output_dir, self._spacing = all_cases, on, output_dir, spacing
 
     def is_finished(self, contender: Contender, seed: int) -> bool:
         """Returns whether a run has a result."""
@@ -79,7 +80,8 @@ class Runner:
         """Trains our job, and returns its CPU seconds."""
         records = folder.with_name(f"{folder.name}-records")
         if not records.exists():
-            _ours("convert", "--input_dir", folder / "train", "--output_dir", records, *DOCUMENTED)
+            words = ["--input_dir", folder / "train", "--output_dir", records, "--spacing", self._spacing, *MULTIPLE]
+            _ours("convert", *words)
         words = ["--data_dir", records, "--model_dir", run_dir, "--gin_file", contenders.JOB]
         words += ["--num_steps", steps, "--seed", seed, *more]
         for binding in [*settings, f"train.checkpoint_every = {steps}"]:

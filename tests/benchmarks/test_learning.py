@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.learning import __main__ as learning
 from benchmarks.learning import cases, runner, table
-from benchmarks.learning.contenders import ALL, DOCUMENTED
+from benchmarks.learning.contenders import ALL, MULTIPLE, SPACING
 from benchmarks.learning.runner import Runner, case_rows
 from mtf_imaging.cli.config.resources import shipped_files
 from mtf_imaging.training.checkpoints.weights_folder import Weights, find_weights
@@ -96,7 +96,7 @@ def test_rows_of_a_case_at_each_threshold(tmp_path):
 
 def test_the_documented_contender_follows_the_first_lines_of_its_job():
     (job,) = (path for name, path in shipped_files().items() if name == "gin/unet3d_real_ct.gin")
-    assert " ".join(DOCUMENTED) in job.read_text()
+    assert " ".join(("--spacing", SPACING, *MULTIPLE)) in job.read_text()
     assert not ALL["documented"].settings
 
 
