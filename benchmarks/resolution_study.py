@@ -1,12 +1,13 @@
 """Trains one network at several resolutions on the same cases, and compares the Dice scores of held-out cases.
 
     python -m benchmarks.resolution_study --output_dir study    # 50 minutes on 2 cores
+    python -m benchmarks.resolution_study --output_dir study_large --kind large_lesions --resolutions 16,32,48,64,96
     python -m benchmarks.resolution_study --output_dir study --input_dir cases --gin_file unet3d_demo --resolutions 64
 
-The cases are phantoms with many small lesions unless --input_dir names a folder of LiTS cases. Every fourth case is
-held out. Each run has a folder RESOLUTION_seed_SEED with everything that `train` and `evaluate` write. The scores go to
-study.csv and study.png. The same command continues after an interruption and keeps finished runs, so it can also add
-resolutions and seeds.
+The cases are phantoms with many small lesions, or with large ones, unless --input_dir names a folder of LiTS cases.
+Every fourth case is held out. Each run has a folder RESOLUTION_seed_SEED with everything that `train` and `evaluate`
+write. The scores go to study.csv and study.png. The same command continues after an interruption and keeps finished
+runs, so it can also add resolutions and seeds.
 """
 
 import argparse
@@ -115,6 +116,12 @@ def main() -> None:
     parser.add_argument("--output_dir", type=Path, required=True, help="folder for runs and results")
     parser.add_argument("--input_dir", type=Path, help="folder of LiTS cases; default: phantoms")
     parser.add_argument("--num_cases", type=int, default=24, help="number of phantoms (default: 24)")
+    parser.add_argument(
+        "--kind",
+        choices=("small_lesions", "large_lesions"),
+        default="small_lesions",
+        help="kind of phantoms (default: small_lesions)",
+    )
     parser.add_argument("--resolutions", default="32,64,96", help="voxels along each axis (default: 32,64,96)")
     parser.add_argument("--seeds", default="1,2,3", help="seeds of the training runs (default: 1,2,3)")
     parser.add_argument("--gin_file", action="append", help="gin file of the job; may be repeated (default: ours)")
@@ -123,7 +130,7 @@ def main() -> None:
     out = flags.output_dir.resolve()
     cases, train, held_out = flags.input_dir or out / "cases", out / "train", out / "held_out"
     if not flags.input_dir:
-        run_command("phantom", output_dir=cases, num_cases=flags.num_cases, seed=1, kind="small_lesions")
+        run_command("phantom", output_dir=cases, num_cases=flags.num_cases, seed=1, kind=flags.kind)
     hold_out(cases, train, held_out)
     runs: list[Run] = []
     seeds = [int(seed) for seed in flags.seeds.split(",")]
@@ -141,7 +148,8 @@ def main() -> None:
             scores = read_scores(folder / "evaluation/metrics.json")
             runs.append({"resolution": resolution, "seed": seed} | scores)
         write_rows(out / TABLE, list(runs[0]), runs)
-        title = f"{flags.input_dir or 'synthetic abdomens (phantoms)'}, {len(seeds)} seeds"
+        what = flags.input_dir or f"synthetic abdomens with {flags.kind.replace('_', ' ')}"
+        title = f"{what}, {len(seeds)} seeds"
         draw(out / FIGURE, runs, f"Dice of held-out cases against resolution: {title}")
     print(f"\n{text(runs)}")
 

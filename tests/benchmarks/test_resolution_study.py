@@ -53,7 +53,9 @@ def study(monkeypatch):
 
 
 def test_every_resolution_and_seed_is_trained_and_scored_on_the_same_cases(tmp_path, lines, study, capsys):
-    study(tmp_path, "--resolutions", "64,32", "--num_cases", "8", "--gin_param", "train.num_steps=7")
+    words = ["--num_cases", "8", "--kind", "large_lesions", "--gin_param", "train.num_steps=7"]
+    study(tmp_path, "--resolutions", "64,32", *words)
+    assert lines[0][1]["kind"] == "large_lesions"
     assert [command for command, _ in lines] == ["phantom", *["convert", *["train", "evaluate"] * 3] * 2]
     trained = [values for command, values in lines if command == "train"]
     assert [(values["data_dir"].name, values["seed"]) for values in trained] == [
