@@ -245,6 +245,7 @@ def test_train_starts_from_the_weights_and_exports_them(folder):
         exported = mi.networks.load("net.keras").export(f"run-{rate}")
         pairs = zip(exported.get_weights(), network.get_weights(), strict=True)
         assert all(np.array_equal(*pair) == is_same for pair in pairs)
+    assert run_line("train --network net.keras --data_dir records --model_dir run-0.1 --num_steps 2") == 0  # of its job
     assert run_line("predict --model_dir run-0.1 --input cases --output out") == 0
 
 

@@ -93,7 +93,7 @@ class Configuration:
         self._partition_dims = partition_flags.read(values)
         earlier = [Path(saved)] if saved is not None and Path(saved).is_file() else []
         network = values.network if "network" in values else None  # export does not have it
-        foreign = ["imported_network"] if network else []
+        foreign = ["imported_network"] if network and not earlier else []
         given_files = [gin_config.find_gin_file(name) for name in (*foreign, *values.gin_file)]
         has_job = earlier or any(file.parent.name != "layouts" for file in given_files)
         if job and not has_job:
@@ -121,7 +121,7 @@ class Configuration:
             return True
 
     def _network_binding(self, network: str) -> list[str]:
-        """Returns the binding that replaces the network of the job's task by that of --network.
+        """Returns the statements that replace the network of the job's task by that of --network.
 
         Raises:
           ConfigError: the task does not segment volumes.
@@ -136,7 +136,7 @@ class Configuration:
                 f"--network {network} is a network for the segmentation of volumes, but job.task is {task}. "
                 "Fix: leave out the job, or choose one whose task is unet3d.Segmentation."
             )
-        return [f"{name}.network = @imported.Network()"]
+        return ["import mtf_imaging.models.imported", f"{name}.network = @imported.Network()"]
 
     def _bound(self, name: str) -> object:
         return read_gin_text(self._files, self._bindings, follow=True).bound.get(name)
