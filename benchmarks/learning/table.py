@@ -113,18 +113,23 @@ def by_case(path: Path) -> str:
     return markdown(head, lines)
 
 
-def by_threshold(path: Path, fold_path: Path, name: str = BASELINE) -> str:
-    """Returns a Markdown table of the lesion Dice of a contender by the threshold of the lesions."""
-    thresholds = sorted({float(row["threshold"]) for row in read_rows(path)}, reverse=True)
+def by_threshold(columns: Mapping[str, tuple[Path, bool | None]], name: str = BASELINE) -> str:
+    """Returns a Markdown table of the lesion Dice of a contender by the threshold of the lesions.
+
+    Args:
+      columns: {title: (file, wide)}, as in `read`; files that do not exist leave their column empty.
+      name: the contender.
+    """
+    files = {path for path, _ in columns.values() if path.exists()}
+    thresholds = sorted({float(row["threshold"]) for path in files for row in read_rows(path)}, reverse=True)
     lines = []
     for threshold in thresholds:
-        parts = [(fold_path, None), (path, False), (path, True)]
         cells = [f"{threshold:g}{' (argmax)' if threshold == ARGMAX else ''}"]
-        for file, wide in parts:
-            runs = read(file, wide, threshold).get(name, {}) if file.exists() else {}
+        for path, wide in columns.values():
+            runs = read(path, wide, threshold).get(name, {}) if path in files else {}
             cells.append(mean_and_range([dice(rows) for rows in runs.values()]))
         lines.append(cells)
-    return markdown(["threshold", "folds of the training cases", "test cases", "wide warps"], lines)
+    return markdown(["threshold", *columns], lines)
 
 
 def choices(path: Path) -> str:

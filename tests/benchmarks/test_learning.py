@@ -58,7 +58,8 @@ def test_the_table_has_means_ranges_and_paired_differences(tmp_path):
         "| `documented` | 0.000 | 0.700 | 0.700 |",
         "| `keras_whole` | 0.400 | 0.500 | 0.500 |",
     ]
-    assert [cells(line)[0::3] for line in table.by_threshold(path, tmp_path / "none.csv").splitlines()[2:]] == [
+    columns = {"folds": (tmp_path / "none.csv", None), "test": (path, False), "wide": (path, True)}
+    assert [cells(line)[0::3] for line in table.by_threshold(columns).splitlines()[2:]] == [
         ["0.5 (argmax)", "0.700 (0.600 to 0.800)"],
         ["0.1", "0.900 (0.900 to 0.900)"],
     ]
