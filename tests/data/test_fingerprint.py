@@ -36,13 +36,13 @@ def phantoms(tmp_path_factory):
 @pytest.fixture
 def reads(monkeypatch):
     """The names of the images that are read."""
-    names, read = [], module.read_image
+    names, read = [], module.open_image_source
 
     def counting(paths, *args):
         names.append(paths[0].name)
         return read(paths, *args)
 
-    monkeypatch.setattr(module, "read_image", counting)
+    monkeypatch.setattr(module, "open_image_source", counting)
     return names
 
 

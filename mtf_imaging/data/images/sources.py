@@ -14,7 +14,7 @@ import numpy as np
 
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.planes import RepairedPlanes
-from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.files.reading import memory_named
 
@@ -66,10 +66,14 @@ def read_whole(source: VoxelSource) -> np.ndarray:
 
 def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
     """Yields (region, voxels) of slabs that together are the whole volume, in the order of the source."""
-    shape = source.geometry.shape
-    planes = max(1, _SLAB_VOXELS * shape[source.order.axis] // math.prod(shape))
-    for region in source.order.parts(whole_region(shape), planes):
+    for region in slab_regions(source.geometry.shape, source.order):
         yield region, source.read(region)
+
+
+def slab_regions(shape: Grid, order: PlaneOrder) -> Iterator[Region]:
+    """Yields the regions of `read_slabs`."""
+    planes = max(1, _SLAB_VOXELS * shape[order.axis] // math.prod(shape))
+    return order.parts(whole_region(shape), planes)
 
 
 class StoredSource:

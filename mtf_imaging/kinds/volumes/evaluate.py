@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.compact_labels import CompactLabels, read_compact
 from mtf_imaging.data.images.cropping import CroppedLabels, warn_of_cropped_labels
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -23,7 +24,6 @@ from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
 from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_scores.case import CaseScore
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.volume_scores.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import contained
