@@ -17,7 +17,7 @@ from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import RulesReport, save_rules
-from mtf_imaging.evaluation.cleanup.thresholds import find_open_voxels, pooled_reliability
+from mtf_imaging.evaluation.cleanup.thresholds import pooled_reliability, save_open_voxels
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
 from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
@@ -81,8 +81,7 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
         warn_of_cropped_labels(image.labels, reference, cropped)
         written = result.write(files.prediction, self._provenance, keep=files.picture is not None)
         assert result.maps is not None, "evaluation computes probabilities"
-        opened = find_open_voxels(result.maps.probabilities(), reference, own)
-        opened.save(open_voxels_file(image, self._output_dir))
+        save_open_voxels(open_voxels_file(image, self._output_dir), result.maps.probabilities(), reference, own)
         if files.picture is not None:
             title = f"case {image.key}: Dice {dice_text(label_overlaps(written, reference, own))}"
             with contextlib.closing(read.source) as source:
