@@ -18,6 +18,7 @@ from mtf_imaging.data.fingerprint import (
     Foreground,
     read_fingerprint,
 )
+from mtf_imaging.data.images import sources
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.errors import DataError
 
@@ -80,6 +81,19 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
     assert fingerprint.frequency(3) == pytest.approx(sum(case.voxels[3] for case in fingerprint.cases) / total)
     assert fingerprint.prevalence(3) == 1
     assert fingerprint.prevalence(9) == fingerprint.frequency(9) == 0
+
+
+def test_thin_slabs_have_the_numbers_of_the_whole(phantoms, monkeypatch):
+    whole = [read_fingerprint(phantoms / name, progress=False) for name in ("brain", "ct")]
+    _, cases, _ = find_data_set(phantoms / "brain")
+    monkeypatch.setattr(sources, "_SLAB_VOXELS", 3000)
+    assert [read_fingerprint(phantoms / name, progress=False) for name in ("brain", "ct")] == whole
+    for case, files in zip(whole[0].cases, cases, strict=True):
+        labels = np.asarray(array(files.labels).dataobj)
+        for foreground, path in zip(case.foreground, files.channels, strict=True):
+            values = array(path).get_fdata(dtype=np.float32)[labels > 0]
+            assert foreground.percentiles == tuple(np.percentile(values, FOREGROUND_PERCENTAGES).tolist())
+            assert foreground.sd == pytest.approx(values.std(dtype=np.float64), rel=1e-12)
 
 
 def _case(values):

@@ -10,14 +10,22 @@ import pytest
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import choosing
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup, as_cleanup
 from mtf_imaging.evaluation.cleanup.rule_text import parse_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import read_rules, save_rules
-from mtf_imaging.evaluation.cleanup.thresholds import CANDIDATES, pooled_reliability, read_open_voxels, save_open_voxels
+from mtf_imaging.evaluation.cleanup.thresholds import (
+    CANDIDATES,
+    factors,
+    pooled_reliability,
+    read_open_voxels,
+    save_open_voxels,
+)
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import in_thread
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from tests.data.oriented import store_nifti
 from tests.kinds.volumes import evaluate, predict_cases
 
@@ -111,6 +119,23 @@ def test_the_best_threshold_of_a_cautious_network_is_chosen(tmp_path):
         [Pair(one.key, one.prediction, one.reference) for one in pairs], in_thread, Scoring(LITS)
     )
     assert chosen_without.rules == ()
+
+
+@pytest.mark.parametrize("text", ["", "lesion=threshold:0.3"])
+def test_the_slabs_of_a_case_predict_the_dice_of_each_threshold(tmp_path, text):
+    pair = write_case(tmp_path, 1)
+    reference = np.asarray(nibabel.load(pair.reference).dataobj)
+    probabilities = cautious(reference)
+    before = parse_rules(text, LITS)
+    candidates = [rule for value in CANDIDATES for rule in parse_rules(f"lesion=threshold:{value}", LITS)]
+    tables = choosing._measure(pair, rules=before, candidates=candidates, scoring=Scoring(LITS))
+    dice = []
+    for rules in (before, *((*before, rule) for rule in candidates)):
+        weights = factors(rules, LITS)
+        labels = LITS.to_labels(probabilities if weights is None else probabilities * weights)
+        dice.append({name: one.dice for name, one in label_overlaps(labels, reference, LITS).items()})
+    assert [tables.dice(rule) for rule in (None, *candidates)] == dice
+    assert len({one["lesion"] for one in dice}) == 3  # nothing, the lesion, and the lesion with the voxels next to it
 
 
 def test_rules_for_components_are_chosen_on_the_labels_after_thresholds(tmp_path):

@@ -8,7 +8,7 @@ resolves the lower bits around the percentiles.
 
 import copy
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -57,10 +57,24 @@ def channel_statistics(values: np.ndarray) -> ChannelStatistics:
       values: finite numbers of any shape, at least one; see `Distribution.add`.
     """
     distribution = Distribution()
-    distribution.add(values)
-    if distribution.needs_second_pass:
-        distribution.add_again(values)
+    collect(lambda: [[values]], distribution)
     return distribution.statistics()
+
+
+def collect(read: Callable[[], Iterable[Sequence[np.ndarray]]], *distributions: "Distribution") -> None:
+    """Adds all parts to one or more distributions.
+
+    Args:
+      read: a function that yields a part for each distribution at a time. It is called once, or twice if the values are
+        neither HU nor small integers.
+      distributions: the distributions.
+    """
+    for add in (Distribution.add, Distribution.add_again):
+        for parts in read():
+            for distribution, part in zip(distributions, parts, strict=True):
+                add(distribution, part)
+        if not any(distribution.needs_second_pass for distribution in distributions):
+            break
 
 
 class Distribution:

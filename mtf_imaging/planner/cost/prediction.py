@@ -15,7 +15,7 @@ from mtf_imaging.planner.cost.step_time import step_time
 WINDOW_STEP = 0.5  # distance between neighboring windows, as a share of the window size
 BYTES = 4  # of an image's values and of probabilities, which are float32 in `predict`
 # Measured for U-Nets on a CPU (docs/evidence/memory.md).
-_LIBRARIES = 335_000_000  # bytes of `PROCESS` that are pages of files, which the system can drop
+_LIBRARIES = 310_000_000  # bytes of `PROCESS` that the system can drop, less those of threads and kernels
 _KEPT = 1.5  # tensors, workspace of kernels and freed memory, in parts of the tensors
 _SLABS, _READING = 4, 128 << 20  # slabs while an image is read, and the most bytes of these slabs
 _ROWS = 4  # rows of probabilities that become labels at a time
