@@ -13,13 +13,13 @@ from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.image_statistics import image_statistics
 from mtf_imaging.data.images.sources import read_slabs, read_whole
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError
+from tests.data.reading import read_volume
 from tests.data.resampling import resample_linear
 
 SHAPE = (7, 6, 5)

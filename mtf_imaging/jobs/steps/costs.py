@@ -226,15 +226,15 @@ def predict_cost(
         program = Program(step.task.predict, inputs, layout=layout, mesh_impl="stacked") if layout.sequential else None
         turns = program and program.turn_costs
         (_, *dims, (_, channels)), labels = parse_shape(next(iter(inputs.values()))[0]), _labels(traced)
-        is_volume = labels is not None and len(dims) > 2
-        files, held = array_bytes(sizes, channels, labels, window) if is_volume else (0, 0)
+        mapped = labels or 0 if len(dims) > 2 else 0
+        files, held = array_bytes(sizes, channels, mapped, window) if mapped else (0, 0)
         if turns and files:
             turns = turns._replace(inputs=0)  # the input lies in a file
         plan = hosts.plan(step_of_pass, layout, turns)
     except MtfImagingError:
         return None
     passes = math.ceil(window_count(sizes, step.sizes, image.window_step) / batch)
-    own = held + window_bytes(plan, sizes, labels, batch * math.prod(window)) if window and is_volume else 0
+    own = held + window_bytes(plan, sizes, mapped, batch * math.prod(window)) if window and mapped else 0
     return Prediction(plan, passes, hardware, step.dtype, labels, files + (turns.waiting if turns else 0), own)
 
 
