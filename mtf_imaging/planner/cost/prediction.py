@@ -71,9 +71,9 @@ def window_bytes(plan: Plan, image: Sequence[int], labels: int, voxels: int) -> 
       labels: the number of labels.
       voxels: voxels of all windows of a batch.
     """
-    results = 2 * labels * voxels + labels * math.prod((_ROWS, *image[1:]))
-    reading = min(_READING, _SLABS * BYTES * math.prod(image))
-    return max(reading, int(_KEPT * plan.temporary * plan.devices) + BYTES * results)
+    results = BYTES * labels * (2 * voxels + math.prod((_ROWS, *image[1:])))
+    tensors = 0 if plan.turns else int(_KEPT * plan.temporary * plan.devices)  # turns are counted elsewhere
+    return max(tensors + results, min(_READING, _SLABS * BYTES * math.prod(image)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,14 +100,10 @@ class Prediction:
 
     @property
     def process(self) -> int | None:
-        """The bytes of a process on a CPU, with TensorFlow but without pages of files.
-
-        None for the whole image at once without turns.
-        """
-        if not self.plan.turns and not self.windows:
-            return None
-        start = start_ups(self.plan, 0)["turns" if self.plan.turns else "stacked"]
-        return start.process_memory - _LIBRARIES + self.windows
+        """The bytes of a process on a CPU, with TensorFlow but without pages of files; None for the image at once."""
+        turns = self.plan.turns
+        start = start_ups(self.plan, 0)["turns" if turns else "stacked"]
+        return start.process_memory - _LIBRARIES + self.windows if turns or self.windows else None
 
     @property
     def seconds(self) -> float | None:
