@@ -19,7 +19,7 @@ from mtf_imaging.data.description.description_fields import as_fields, from_fiel
 from mtf_imaging.data.description.file_labels import listed
 from mtf_imaging.data.images.compact_labels import CompactLabels, read_compact
 from mtf_imaging.data.images.nonzero import ends, mark_nonzero
-from mtf_imaging.data.images.sources import VoxelSource, read_slabs, slab_regions
+from mtf_imaging.data.images.sources import VoxelSource, read_slabs
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.intensities.statistics import PERCENTAGES, ChannelStatistics, Distribution, collect
 from mtf_imaging.data.listing.image_files import files_of_image
@@ -40,6 +40,7 @@ WORKER_BYTES = 1 << 29  # 0.3 GiB were measured for an OME-Zarr case of 1024^3 v
 # Dense near the ends, so that the percentiles over all cases can be computed from each case's.
 FOREGROUND_PERCENTAGES = (0, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 75, 90, 95, 97.5, 99, 99.5, 99.75, 99.9, 100)
 _FORMAT = 4
+_SLAB_VOXELS = 1 << 22  # labels to count at a time
 
 Box = tuple[tuple[int, int], ...]  # the first plane and the one after the last, along x, y and z
 
@@ -269,7 +270,7 @@ class CaseReader:
 def _counts(labels: CompactLabels, order: PlaneOrder) -> list[np.ndarray]:
     """Returns the number of voxels of each label in each plane perpendicular to an axis, int64 `[planes, 256]` each."""
     counts = [np.zeros((n, NUM_VALUES), np.int64) for n in labels.shape]
-    for region in slab_regions(labels.shape, order):
+    for region in order.slabs(labels.shape, _SLAB_VOXELS):
         slab = labels[region]
         for axis, (table, at) in enumerate(zip(counts, region, strict=True)):
             table[at] += [np.bincount(plane.ravel(), minlength=NUM_VALUES) for plane in np.moveaxis(slab, axis, 0)]

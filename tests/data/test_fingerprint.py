@@ -86,7 +86,8 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
 
 def test_thin_slabs_have_the_numbers_of_the_whole(phantoms, monkeypatch):
     whole = [read_fingerprint(phantoms / name, progress=False) for name in ("brain", "ct")]
-    monkeypatch.setattr(sources, "_SLAB_VOXELS", 3000)
+    for each in (sources, module):
+        monkeypatch.setattr(each, "_SLAB_VOXELS", 3000)
     assert [read_fingerprint(phantoms / name, progress=False) for name in ("brain", "ct")] == whole
 
 

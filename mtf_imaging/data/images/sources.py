@@ -4,7 +4,6 @@
 """
 
 import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ import numpy as np
 
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.planes import RepairedPlanes
-from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
+from mtf_imaging.data.sampling.grid import Region, whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.files.reading import memory_named
 
@@ -66,14 +65,8 @@ def read_whole(source: VoxelSource) -> np.ndarray:
 
 def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
     """Yields (region, voxels) of slabs that together are the whole volume, in the order of the source."""
-    for region in slab_regions(source.geometry.shape, source.order):
+    for region in source.order.slabs(source.geometry.shape, _SLAB_VOXELS):
         yield region, source.read(region)
-
-
-def slab_regions(shape: Grid, order: PlaneOrder) -> Iterator[Region]:
-    """Yields the regions of `read_slabs`."""
-    planes = max(1, _SLAB_VOXELS * shape[order.axis] // math.prod(shape))
-    return order.parts(whole_region(shape), planes)
 
 
 class StoredSource:

@@ -84,13 +84,16 @@ class Distribution:
 
     Args:
       percentages: the percentages of `percentiles`; those of `ChannelStatistics` must be among them.
+
+    Attributes:
+      needs_second_pass: whether the percentiles depend on bits that the histogram does not resolve.
     """
 
     def __init__(self, percentages: Sequence[float] = PERCENTAGES) -> None:
         self._percentages = percentages
         # Histograms of keys without their low bits: of parts whose low bits are 0, and of other parts.
         self._exact, self._coarse = np.zeros(_NUM_BINS, np.int64), np.zeros(_NUM_BINS, np.int64)
-        self._needs_second_pass = False
+        self.needs_second_pass = False
         self._fine: dict[int, np.ndarray] = {}  # {bin: histogram of the low bits}
         self._sums = _Sums()  # over the parts in `_coarse`
         self._num_nonzero = 0
@@ -110,13 +113,8 @@ class Distribution:
             self._minimum = min(self._minimum, float(part.min()))
             self._maximum = max(self._maximum, float(part.max()))
             if not is_exact:
-                self._needs_second_pass = True
+                self.needs_second_pass = True
                 self._sums.add(part)
-
-    @property
-    def needs_second_pass(self) -> bool:
-        """Whether the percentiles depend on bits that the histogram does not resolve."""
-        return self._needs_second_pass
 
     def add_again(self, values: np.ndarray) -> None:
         """Adds a part in the second pass."""

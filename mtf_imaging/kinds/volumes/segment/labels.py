@@ -79,8 +79,7 @@ class SlicedLabels:
 
     def parts(self, order: PlaneOrder) -> Iterator[Region]:
         """Yields the region of each slab of `slabs`."""
-        plane = math.prod(self._shape) // self._shape[order.axis]
-        return order.parts(whole_region(self._shape), max(1, _SLAB_VOXELS // plane))
+        return order.slabs(self._shape, _SLAB_VOXELS)
 
     def compact(self, order: PlaneOrder) -> CompactLabels:
         """Returns all labels in process 0, while the other processes call `send`."""
