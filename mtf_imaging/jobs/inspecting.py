@@ -300,8 +300,7 @@ def _page(
     labeled = [(case, case.labels) for case in (data.cases if data else ()) if case.labels and case.key in read]
     for case, mask in labeled[:_PICTURES]:
         with contextlib.closing(open_image_source(case.channels, description, known)) as image:
-            labels = read_compact(open_mask(mask, image, description))
-            pictures.append(case_pictures(case.key, image, labels, description))
+            pictures += [case_pictures(case.key, image, read_compact(open_mask(mask, image, description)), description)]
     return data_page(found.all_rows, found.table, pictures, colors or mask_colors(description), mask_style(description))
 
 

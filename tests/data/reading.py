@@ -1,5 +1,6 @@
 """Reads whole images and masks."""
 
+import contextlib
 import dataclasses
 from pathlib import Path
 
@@ -8,9 +9,10 @@ import numpy as np
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.images.geometry import Geometry
-from mtf_imaging.data.images.sources import ImageSource, StoredSource, read_whole
+from mtf_imaging.data.images.sources import ImageSource, StoredSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
+from mtf_imaging.data.sampling.grid import whole_region
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +33,11 @@ class Image:
 
 
 def _whole(source: ImageSource) -> Image:
-    return Image(tuple(map(read_whole, source.channels)), source.names, source.geometry, source.path)
+    """Reads all voxels of an image, and checks and closes its files."""
+    with contextlib.closing(source):
+        channels = tuple(source.read(whole_region(source.geometry.shape)))
+        source.check()
+    return Image(channels, source.names, source.geometry, source.path)
 
 
 def _whole_mask(source: StoredSource) -> Image:

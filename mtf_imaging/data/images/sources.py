@@ -3,7 +3,6 @@
 `contextlib.closing` closes the files of a source.
 """
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ import numpy as np
 
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.planes import RepairedPlanes
-from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.files.reading import memory_named
 
@@ -53,14 +52,6 @@ class VoxelSource(Protocol):
 
     def close(self) -> None:
         """Closes the file; the next read opens it again."""
-
-
-def read_whole(source: VoxelSource) -> np.ndarray:
-    """Returns all voxels `[x, y, z]` of a source, and checks and closes its file; see `VoxelSource`."""
-    with contextlib.closing(source):
-        voxels = source.read(whole_region(source.geometry.shape))
-        source.check()
-    return voxels
 
 
 def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:

@@ -87,7 +87,7 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
             with contextlib.closing(read.source) as source:
                 pixels = picture_pixels(source.channels[0], reference, written, place.spacing, title, own)
             write_picture(files.picture, pixels)
-        return self._pair(image)
+        return evaluated_pair(image, self._output_dir)
 
     def gather(self, made: Iterator[Pair | None], total: int, faults: CaseFaults) -> list[ScoredPair]:
         pairs = (pair for pair in made if pair is not None)
@@ -95,18 +95,13 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
 
     def report(self, images: Sequence[Case], scored: list[ScoredPair]) -> list[CaseScore]:
         own = self._segmenter
-        pairs, choice = [self._pair(case) for case in images], None
+        pairs, choice = [evaluated_pair(case, self._output_dir) for case in images], None
         if self._rules_folder is not None:
             choice = choose_rules(pairs, parallel_run(), self._rules)
             save_rules(self._rules_folder, choice)
         reliability = pooled_reliability(pairs, own.description)
         rules = RulesReport(tuple(own.cleanup.names), choice, reliability)
         return write_scores(self._output_dir, scored, self._own.progress, own.description, self._provenance, rules)
-
-    def _pair(self, case: Case) -> Pair:
-        prediction = case_files(case, self._output_dir).prediction
-        opened = open_voxels_file(case, self._output_dir)
-        return Pair(case.key, prediction, case.labels, case.volume, case.channels, opened)
 
 
 def case_files(case: Case, output_dir: Path) -> ResultFiles:
@@ -122,6 +117,13 @@ def case_files(case: Case, output_dir: Path) -> ResultFiles:
 def open_voxels_file(case: Case, output_dir: Path) -> Path:
     """Returns the file of the voxels of a case whose label thresholds can change."""
     return contained(output_dir, "calibration", f"case-{case.key}.npz")
+
+
+def evaluated_pair(case: Case, output_dir: Path) -> Pair:
+    """Returns a labeled case with the files that evaluation wrote for it."""
+    assert case.labels is not None, "evaluation refuses other cases"
+    prediction, opened = case_files(case, output_dir).prediction, open_voxels_file(case, output_dir)
+    return Pair(case.key, prediction, case.labels, case.volume, case.channels, opened)
 
 
 def cases_to_evaluate(
