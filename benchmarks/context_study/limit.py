@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.context_study.phantoms import PHANTOMS
-from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import open_records
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.evaluation.volume_scores.summary import dice_global
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
+from tests.data.reading import read_labels
 
 
 def limits(folder: Path) -> dict[str, float]:

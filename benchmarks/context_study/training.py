@@ -15,7 +15,6 @@ from mtf_imaging.cli.config import gin_config
 from mtf_imaging.cli.runtime.quiet import import_tensorflow
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.intensities.window import Window
-from mtf_imaging.data.reading.images import read_labels
 from mtf_imaging.data.records.manifest import Manifest, open_records
 from mtf_imaging.errors import Interrupted
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
@@ -25,6 +24,7 @@ from mtf_imaging.kinds.volumes.segment.images import find_cases_of
 from mtf_imaging.kinds.volumes.segment.segmenter import PredictProbabilities, Segmenter
 from mtf_imaging.settings.setting import values_of
 from mtf_imaging.settings.training import TrainSettings
+from tests.data.reading import read_labels
 
 _NO_END = 10**6  # steps, for a training that ends when its CPU budget is spent
 

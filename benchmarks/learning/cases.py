@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable, read_spacing_table
-from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.files.atomic import write_bytes
+from tests.data.reading import read_labels, read_volume
 
 FOLDS = 3
 HELD_OUT, ON_FOLDS = "held_out", "folds"

@@ -173,7 +173,7 @@ def _enhanced(folder: Path) -> Path:
 def _dicom_seg(folder: Path) -> Path:
     from mtf_imaging.data.formats.all_formats import write_label_slabs
     from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels
-    from mtf_imaging.data.reading.images import read_volume
+    from tests.data.reading import read_volume
 
     volume = read_volume(dicom.write_series(folder / "series", FrameOfReferenceUID="1.2.3", PatientID="1"))
     labels = nifti.abdomen()[1]
@@ -263,7 +263,7 @@ train.optimizer = @Adam()
 Adam.learning_rate = 0.003
 """
 _DATA = "mtf_imaging.data"
-_VOLUME, _MASK = f"{_DATA}.reading.images.read_volume", "tests.data.reading.read_segmentation"
+_VOLUME, _MASK = "tests.data.reading.read_volume", "tests.data.reading.read_segmentation"
 _PHOTO = f"{_DATA}.pixels.photo_files.read_photo"
 _TABLE = "case,x,y,z\n28,0.57,0.57,1.6\n29,0.78,0.78,1.6\n"
 KINDS = {

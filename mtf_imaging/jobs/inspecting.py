@@ -18,14 +18,14 @@ from mtf_imaging.data.description.dataset_json import FILE, find_description, wr
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.description.listed_cases import DATASET
 from mtf_imaging.data.fingerprint import WORKER_BYTES, CaseFingerprint, CaseReader, read_cases
+from mtf_imaging.data.images.compact_labels import read_compact
 from mtf_imaging.data.images.spacing_table import SpacingTable, read_spacing_table
 from mtf_imaging.data.images.voxel_values import warn_once
 from mtf_imaging.data.label_survey import LabelSurvey
 from mtf_imaging.data.listing.image_formats import FORMATS
 from mtf_imaging.data.listing.names import path_in
 from mtf_imaging.data.modality import content_of, is_ct
-from mtf_imaging.data.reading.images import read_labels
-from mtf_imaging.data.reading.open_sources import open_image_source
+from mtf_imaging.data.reading.open_sources import open_image_source, open_mask
 from mtf_imaging.data.records.convert import stored_axes
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.atomic import write_bytes
@@ -300,7 +300,7 @@ def _page(
     labeled = [(case, case.labels) for case in (data.cases if data else ()) if case.labels and case.key in read]
     for case, mask in labeled[:_PICTURES]:
         with contextlib.closing(open_image_source(case.channels, description, known)) as image:
-            pictures.append(case_pictures(case.key, image, read_labels(mask, image, description), description))
+            pictures += [case_pictures(case.key, image, read_compact(open_mask(mask, image, description)), description)]
     return data_page(found.all_rows, found.table, pictures, colors or mask_colors(description), mask_style(description))
 
 

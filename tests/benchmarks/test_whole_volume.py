@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from benchmarks import whole_volume
-from mtf_imaging.data.reading.images import read_labels, read_volume
+from tests.data.reading import read_labels, read_volume
 
 
 @pytest.mark.parametrize("file", whole_volume.FILES)

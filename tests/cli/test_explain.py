@@ -101,6 +101,8 @@ def test_the_json_of_a_patch(run):
     assert (patch["windows"], patch["window_step"], patch["share"]) == (21, 0.5, 0.125)
     windows, at_once = (report["prediction"][name] for name in ("windows", "whole"))
     assert windows["passes"] == 7  # the layout spreads three windows over its processors
+    assert windows["memory_a_device"] < windows["memory_a_process"] < 1 << 29
+    assert (windows["temporary_files"], at_once["memory_a_process"]) == (0, None)
     assert 0 < at_once["seconds"] < windows["seconds"] < 7 * report["seconds"]["total"]
     report = json.loads(run("explain", *PATCH[:-4], "--json")[1])
     assert report["patch"] is None

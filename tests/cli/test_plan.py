@@ -95,7 +95,7 @@ def test_the_commands_of_the_plan_convert_and_build_the_training(planned, capsys
 
 
 def test_planning_again_reads_no_case(planned, capsys, monkeypatch):
-    monkeypatch.setattr("mtf_imaging.data.fingerprint.read_image", None)
+    monkeypatch.setattr("mtf_imaging.data.fingerprint.open_image_source", None)
     output = planned / "again.gin"
     words = ["plan", "--data_dir", planned / "raw", "--num_devices", 1, "--hardware", "h200", "--output", output]
     assert run(*words) == 0

@@ -9,10 +9,9 @@ import SimpleITK
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.images.spacing_table import read_spacing_table
-from mtf_imaging.data.reading.channels import read_image, read_image_geometry
-from mtf_imaging.data.reading.images import read_labels, read_mask, read_volume, write_labels
+from mtf_imaging.data.reading.geometry import read_image_geometry
 from mtf_imaging.errors import DataError
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_image, read_labels, read_mask, read_segmentation, read_volume, write_labels
 
 SHAPE = (7, 6, 5)
 BRAIN = Description(

@@ -14,7 +14,6 @@ from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.intensities.schemes import Intensity
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.intensities import resolve_intensities
@@ -23,6 +22,7 @@ from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.partial import remove
 from tests.data.conftest import _store
+from tests.data.reading import read_volume
 from tests.data.resampling import resample_linear, resample_nearest
 from tests.data.test_pipeline import assert_same, take
 from tests.records import contents, read_record

@@ -23,7 +23,6 @@ from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.formats.dicom.series import open_series
 from mtf_imaging.data.listing.dicom_files import holds_dicom
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import memory
 from tests.data.dicom_folder import (
@@ -36,6 +35,7 @@ from tests.data.dicom_folder import (
     write_plane,
     write_series,
 )
+from tests.data.reading import read_volume
 
 SHAPE = (7, 6, 5)
 OBLIQUE = tuple(np.round(Rotation.from_euler("xyz", (12, -17, 25), degrees=True).as_matrix().T[:2].ravel(), 8))

@@ -11,12 +11,13 @@ from scipy.spatial.transform import Rotation
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels, read_label_codes
-from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files.provenance.package import this_package
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from tests.data.dicom_folder import plane_file, write_enhanced, write_series
+from tests.data.reading import read_mask, read_volume
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
 from tests.kinds.volumes import plan_predictions, predict_cases
 

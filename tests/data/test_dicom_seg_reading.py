@@ -12,11 +12,11 @@ import pytest
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import Code, LabelCodes, codes_of_labels
-from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from tests.data.dicom_folder import plane_file
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_mask, read_segmentation, read_volume
 from tests.data.test_dicom_seg import ORIENTATIONS, SHAPE, SPLEEN, labels_of, segmented, series
 
 CODES = codes_of_labels(LITS.labels, None)

@@ -12,10 +12,9 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.dicom.padding import Padding, read_padding
 from mtf_imaging.data.formats.dicom.segmentation_writing import check_series
 from mtf_imaging.data.formats.dicom.series import open_series
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from tests.data.dicom_folder import AXIAL, STEP_MM, compress, plane_file, write_enhanced, write_plane, write_series
+from tests.data.reading import read_image, read_volume
 
 SHAPE = (17, 16, 4)  # JPEG 2000 fails below 16 pixels
 

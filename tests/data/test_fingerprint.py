@@ -18,6 +18,7 @@ from mtf_imaging.data.fingerprint import (
     Foreground,
     read_fingerprint,
 )
+from mtf_imaging.data.images import sources
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.errors import DataError
 
@@ -36,13 +37,13 @@ def phantoms(tmp_path_factory):
 @pytest.fixture
 def reads(monkeypatch):
     """The names of the images that are read."""
-    names, read = [], module.read_image
+    names, read = [], module.open_image_source
 
     def counting(paths, *args):
         names.append(paths[0].name)
         return read(paths, *args)
 
-    monkeypatch.setattr(module, "read_image", counting)
+    monkeypatch.setattr(module, "open_image_source", counting)
     return names
 
 
@@ -69,6 +70,7 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
             assert foreground.mean == pytest.approx(values[labels > 0].mean())
             expected = np.percentile(values[labels > 0], FOREGROUND_PERCENTAGES)
             assert foreground.percentiles == pytest.approx(expected.tolist())
+            assert foreground.sd == pytest.approx(values[labels > 0].std())
         for axis, wide in enumerate(case.labeled_mm):
             used = np.flatnonzero(labels.any(axis=tuple({0, 1, 2} - {axis})))
             margin = min(used[0], labels.shape[axis] - 1 - used[-1])
@@ -80,6 +82,13 @@ def test_a_fingerprint_has_the_numbers_of_the_files(phantoms):
     assert fingerprint.frequency(3) == pytest.approx(sum(case.voxels[3] for case in fingerprint.cases) / total)
     assert fingerprint.prevalence(3) == 1
     assert fingerprint.prevalence(9) == fingerprint.frequency(9) == 0
+
+
+def test_thin_slabs_have_the_numbers_of_the_whole(phantoms, monkeypatch):
+    whole = [read_fingerprint(phantoms / name, progress=False) for name in ("brain", "ct")]
+    for each in (sources, module):
+        monkeypatch.setattr(each, "_SLAB_VOXELS", 3000)
+    assert [read_fingerprint(phantoms / name, progress=False) for name in ("brain", "ct")] == whole
 
 
 def _case(values):

@@ -19,14 +19,13 @@ from mtf_imaging.data.formats.all_formats import (
 )
 from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels
 from mtf_imaging.data.images import voxel_values
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.data.reading.open_sources import open_volume
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.provenance.package import Package
 from mtf_imaging.files.provenance.provenance import Provenance
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_image, read_mask, read_segmentation, read_volume
 from tests.data.volume_files import SERIES, VOLUMES
 from tests.records import contents, names
 from tests.storage import as_nobody

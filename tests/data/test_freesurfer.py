@@ -7,9 +7,8 @@ from scipy.spatial.transform import Rotation
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.formats.all_formats import open_stored, write_label_slabs
-from mtf_imaging.data.reading.images import read_volume, write_labels
 from mtf_imaging.errors import DataError
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_segmentation, read_volume, write_labels
 
 SHAPE = (7, 6, 5)
 OBLIQUE = np.eye(4)

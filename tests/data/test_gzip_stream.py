@@ -11,8 +11,8 @@ import pytest
 
 from mtf_imaging.data.formats.nifti import gzip_stream, reading
 from mtf_imaging.data.formats.nifti.gzip_stream import open_gzip
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
+from tests.data.reading import read_volume
 
 CONTENT = np.random.default_rng(0).integers(0, 9, 300_000, np.uint8).tobytes()
 

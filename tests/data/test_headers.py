@@ -12,8 +12,8 @@ import pytest
 from nibabel import orientations
 from scipy.spatial.transform import Rotation
 
-from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.data.sampling.sampling import Sampling
+from tests.data.reading import read_labels, read_volume, write_labels
 from tests.kinds.volumes import predict_cases
 
 HU_OF_LABEL = np.array([-400, 0, 400], np.int16)

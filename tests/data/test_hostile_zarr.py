@@ -18,10 +18,9 @@ from mtf_imaging.data.formats.ome_zarr.codecs import COMPRESSORS, decompress_blo
 from mtf_imaging.data.formats.ome_zarr.writing import write_zarr_labels
 from mtf_imaging.data.images import voxel_values
 from mtf_imaging.data.images.spacing_table import SpacingTable
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from tests.data.json_values import replacements
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_segmentation, read_volume
 from tests.data.zarr_image import (
     Payload,
     axis_entries,

@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from tests.data.dicom_folder import write_series
+from tests.data.reading import read_image, read_volume
 from tests.data.zarr_image import write_image
 
 MR = Description(channels=("T1w",), labels={"a": 1}, masks={"a": (1,)})

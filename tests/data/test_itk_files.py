@@ -7,12 +7,13 @@ import SimpleITK
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.formats.all_formats import open_stored
 from mtf_imaging.data.listing.image_files import files_of_image
-from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from tests.data import volume_files
 from tests.data.oriented import turned
+from tests.data.reading import read_mask, read_volume
 from tests.data.test_simpleitk import HEADERS, HU_OF_LABEL, OBLIQUE, RAS, SHAPE, oracle
 from tests.kinds.volumes import plan_predictions, predict_cases
 from tests.records import make_record

@@ -8,10 +8,10 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.reading.images import read_geometry, read_labels, read_volume, write_labels
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import memory
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_labels, read_segmentation, read_volume, write_labels
 
 ORIENTATIONS = ("RAS", "LPS", "LAS", "RPI", "PSR", "ILA")
 
@@ -252,7 +252,7 @@ def test_a_volume_too_large_for_memory_is_named(tmp_path):
         file.truncate(352 + 2 * np.prod(shape))
     script = """
 import resource, sys
-from mtf_imaging.data.reading.images import read_volume
+from tests.data.reading import read_volume
 from tests.data.reading import read_segmentation
 resource.setrlimit(resource.RLIMIT_AS, (3 << 30, 3 << 30))
 for reader in (read_volume, read_segmentation):

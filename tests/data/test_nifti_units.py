@@ -11,11 +11,11 @@ import SimpleITK
 
 from mtf_imaging.data.formats.all_formats import open_stored
 from mtf_imaging.data.images.geometry import check_orthogonal
-from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume, write_labels
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.files.reading import Fault
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_mask, read_segmentation, read_volume, write_labels
 from tests.data.zarr_image import write_image
 
 AFFINE = nibabel.affines.from_matvec(np.diag([0.8, 0.8, 2.0]), (-20.0, 10.0, 30.0))

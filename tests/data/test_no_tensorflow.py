@@ -2,7 +2,7 @@ import subprocess
 import sys
 
 LIGHT = (
-    "mtf_imaging.data.cases.cases, mtf_imaging.data.reading.images, mtf_imaging.data.sampling.slabs, "
+    "mtf_imaging.data.cases.cases, mtf_imaging.data.reading.open_sources, mtf_imaging.data.sampling.slabs, "
     "mtf_imaging.data.phantom, mtf_imaging.data.records.manifest, mtf_imaging.data.intensities.schemes, "
     "mtf_imaging.kinds.photos.reading.label_images, mtf_imaging.kinds.photos.resize, "
     "mtf_imaging.kinds.photos.scenes, mtf_imaging.kinds.objects.reading.annotations, "

@@ -13,10 +13,9 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.ome_zarr.image import open_ome_zarr
 from mtf_imaging.data.formats.ome_zarr.writing import write_zarr_labels
 from mtf_imaging.data.images import voxel_values
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_geometry, read_mask, read_volume
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.errors import DataError
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_image, read_mask, read_segmentation, read_volume
 from tests.data.test_formats import slabs
 from tests.data.zarr_image import LPS, RAS, SCALE, TRANSLATION, axis_entries, edit_attributes, write_image
 

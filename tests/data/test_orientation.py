@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.images.orientation import y_points_back
-from mtf_imaging.data.reading.images import read_geometry, read_labels, read_volume, write_labels
+from mtf_imaging.data.reading.geometry import read_geometry
+from tests.data.reading import read_labels, read_volume, write_labels
 
 
 def body(shape=(40, 30, 12)):

@@ -4,8 +4,8 @@ from scipy import ndimage
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.phantom.phantom import STORED_AS, make_case, write_phantom
-from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.errors import DataError
+from tests.data.reading import read_labels, read_volume
 from tests.records import contents
 
 

@@ -6,13 +6,11 @@ from PIL import Image
 
 from mtf_imaging.data.description.dataset_json import write_description
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import open_records, record_path
 from mtf_imaging.errors import DataError
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_image, read_segmentation, read_volume, write_labels
 from tests.records import read_record
 
 CELLS = Description(

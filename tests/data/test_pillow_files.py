@@ -13,12 +13,11 @@ from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats import pillow_files
 from mtf_imaging.data.formats.pillow_files import open_picture_file, read_pixels
 from mtf_imaging.data.pixels.photo_files import photo_size, read_photo
-from mtf_imaging.data.reading.channels import read_image
 from mtf_imaging.errors import DataError
 from mtf_imaging.files import memory
 from mtf_imaging.kinds.photos.description import VOC
 from mtf_imaging.kinds.photos.reading.label_images import read_label_image, write_label_image
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_image, read_segmentation
 
 RGB = Description(channels=("red", "green", "blue"), labels={"a": 1}, masks={"a": (1,)}, file_ending=".png")
 REGION = (slice(3, 17), slice(5, 31))

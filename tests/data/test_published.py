@@ -14,11 +14,11 @@ from mtf_imaging.data.cases.schemes import PUBLISHED
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import codes_of_labels
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.reading.mask_folders import open_masks
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.errors import DataError
 from tests.data.dicom_folder import write_series
+from tests.data.reading import read_volume
 from tests.jobs.test_inspecting import image, inspect, mask, save
 
 BRATS = ("BraTS_1/BraTS_1_flair", "BraTS_1/BraTS_1_t1", "BraTS_1/BraTS_1_t1ce", "BraTS_1/BraTS_1_t2")

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.reading.images import read_labels, read_volume, write_labels
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.sampling.sampling import whole_field
+from tests.data.reading import read_labels, read_volume, write_labels
 from tests.data.resampling import resample_nearest, resample_to_labels
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data" / "real_ct"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.convert import convert
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.make_record import write_case
@@ -16,6 +15,7 @@ from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.files import lock
 from mtf_imaging.files.partial import remove
+from tests.data.reading import read_labels, read_volume
 from tests.data.resampling import resample_linear, resample_nearest
 from tests.leftovers import ended_path
 from tests.records import contents, copy, damage, make_record, names, read_record, voxel_file, write_record

@@ -11,15 +11,15 @@ from mtf_imaging.data.formats.nifti.reading import NiftiPlanes
 from mtf_imaging.data.images import sources, stored
 from mtf_imaging.data.images.channels import channel_slabs
 from mtf_imaging.data.images.image_statistics import image_statistics
-from mtf_imaging.data.images.sources import read_slabs, read_whole
+from mtf_imaging.data.images.sources import read_slabs
 from mtf_imaging.data.intensities.statistics import channel_statistics
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_mask, open_segmentation, open_volume
 from mtf_imaging.data.sampling import slabs
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.data.sampling.sampling import whole_field
 from mtf_imaging.errors import DataError
+from tests.data.reading import read_volume
 from tests.data.resampling import resample_linear
 
 SHAPE = (7, 6, 5)
@@ -185,4 +185,4 @@ def test_a_mask_in_another_axis_order_keeps_its_own_order(tmp_path, store, array
     image = open_volume(store(tmp_path / "volume-0.nii.gz", hu, "LPS"))
     mask = open_mask(store(tmp_path / "mask.nii.gz", labels, "SAL"), image)
     assert (image.order, mask.order) == (PlaneOrder(2, True), PlaneOrder(0, False))
-    np.testing.assert_array_equal(read_whole(mask), labels)
+    np.testing.assert_array_equal(mask.read(whole_region(hu.shape)), labels)

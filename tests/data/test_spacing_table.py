@@ -8,12 +8,12 @@ import pytest
 
 from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.images.spacing_table import read_spacing_table
-from mtf_imaging.data.reading.images import read_geometry, read_labels, read_volume
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.score import score_folders
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_labels, read_segmentation, read_volume
 from tests.kinds.volumes import evaluate, predict_cases
 from tests.records import make_record
 

@@ -10,7 +10,6 @@ import SimpleITK
 
 import mtf_imaging as mi
 from mtf_imaging.data.formats.all_formats import read_stored_provenance
-from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.files.provenance.package import Package
 from mtf_imaging.files.provenance.provenance import Provenance
@@ -19,6 +18,7 @@ from mtf_imaging.inference.network import of_function
 from mtf_imaging.inference.uncertainty import with_entropy
 from mtf_imaging.kinds.prediction_record import PredictionRecord
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice
+from tests.data.reading import read_mask, read_volume
 from tests.data.test_dicom_seg import SHAPE, labels_of, series
 from tests.data.test_simpleitk import HU_OF_LABEL, oracle
 from tests.data.zarr_image import write_image

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.formats.all_formats import write_label_slabs
-from mtf_imaging.data.reading.images import read_geometry
+from mtf_imaging.data.reading.geometry import read_geometry
 from tests.data.oriented import turned
 
 SHAPES = [(9, 8, 7), (9, 8, 1), (1, 5, 6), (1, 1, 4)]

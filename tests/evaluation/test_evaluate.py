@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_report.planes import find_focus
 from mtf_imaging.evaluation.volume_scores.summary import dice_per_case
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
+from tests.data.reading import read_volume
 from tests.evaluation.oracle import GRID, array_source, case, oracle, store
 from tests.kinds.volumes import evaluate, predict_cases, segment_volume
 

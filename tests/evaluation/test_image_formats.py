@@ -9,12 +9,12 @@ import SimpleITK
 import zarr
 
 from mtf_imaging.data.cases.cases import find_cases
-from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.pairs.score import score_folders
 from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate
 from tests.data.dicom_folder import write_series
+from tests.data.reading import read_mask, read_volume
 from tests.data.zarr_image import plant_code, write_image
 from tests.evaluation.oracle import HU_OF_LABEL, oracle
 from tests.kinds.volumes import evaluate, plan_predictions, predict_cases

@@ -9,7 +9,7 @@ import zarr
 from scipy.stats import entropy as scipy_entropy
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.reading.images import read_geometry
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import DataError
 from mtf_imaging.inference.averages import ensemble, flipped

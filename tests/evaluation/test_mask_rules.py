@@ -9,6 +9,7 @@ import pytest
 from scipy import ndimage
 
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.errors import ConfigError, DataError
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup, as_cleanup
@@ -19,7 +20,6 @@ from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import in_thread
 from mtf_imaging.evaluation.volume_scores import voxels
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from mtf_imaging.settings.as_text import as_text
 

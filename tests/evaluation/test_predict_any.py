@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import Description
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.records.data_set import Records
 from mtf_imaging.data.records.manifest import Manifest, Source, record_path, write_manifest
 from mtf_imaging.data.sampling import label_region
@@ -16,6 +15,7 @@ from mtf_imaging.errors import ConfigError, ShapeError
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup
 from mtf_imaging.evaluation.volume_scores.case import TOLERANCE_MM
 from mtf_imaging.kinds.volumes.held_out import HeldOutRecords
+from tests.data.reading import read_volume
 from tests.data.resampling import resample_linear, resample_to_labels
 from tests.kinds.volumes import evaluate, predict_cases, segment_volume
 from tests.records import Record, write_record

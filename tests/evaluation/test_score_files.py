@@ -16,9 +16,9 @@ import pytest
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.formats.ome_zarr import writing
 from mtf_imaging.data.formats.ome_zarr.stored_array import StoredArray
-from mtf_imaging.data.images import sources
+from mtf_imaging.data.images import compact_labels, sources
+from mtf_imaging.data.images.compact_labels import CompactLabels, read_compact
 from mtf_imaging.data.images.geometry import MadeGeometry
-from mtf_imaging.data.reading.images import read_mask, read_volume
 from mtf_imaging.data.reading.open_sources import open_image_source, open_segmentation, open_volume
 from mtf_imaging.data.sampling.regions import ALONG_Z
 from mtf_imaging.errors import DataError
@@ -27,10 +27,8 @@ from mtf_imaging.evaluation.pairs.score_pairs import score_pair
 from mtf_imaging.evaluation.volume_report.image_planes import read_planes
 from mtf_imaging.evaluation.volume_report.overlay import make_overlays
 from mtf_imaging.evaluation.volume_report.planes import PLANES
-from mtf_imaging.evaluation.volume_scores import compact_labels
 from mtf_imaging.evaluation.volume_scores.case import score_case
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
-from tests.data.reading import read_segmentation
+from tests.data.reading import read_mask, read_segmentation, read_volume
 from tests.evaluation.descriptions import ORGANS
 from tests.evaluation.oracle import array_source, store
 

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.reading.channels import Image
-from mtf_imaging.data.reading.images import Volume, read_geometry
+from mtf_imaging.data.reading.geometry import read_geometry
 from mtf_imaging.data.sampling.grid import whole_region
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.data.sampling.slabs import source_region
@@ -17,6 +16,7 @@ from mtf_imaging.errors import DataError, ShapeError
 from mtf_imaging.inference.network import Slices, as_network
 from mtf_imaging.kinds.volumes.segment.images import input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
+from tests.data.reading import Image
 from tests.data.test_write_labels import volume as store
 from tests.kinds.volumes import as_source, network_input, sliced_labels
 
@@ -38,10 +38,10 @@ def geometry(tmp_path):
 
 def image(geometry, description):
     rng = np.random.default_rng(0)
-    if description is LITS:
-        return Volume(rng.integers(-1000, 1000, SHAPE).astype(np.int16), geometry, Path("volume-0.nii"))
-    channels = rng.normal(size=(2, *SHAPE)).astype(np.float32), [rng.integers(-1000, 1000, SHAPE, np.int16)]
-    return Image((*channels[0], *channels[1]), MR.channels, geometry, Path("case_0000.nii"))
+    channels = [rng.integers(-1000, 1000, SHAPE, np.int16)]
+    if description is MR:
+        channels = [*rng.normal(size=(2, *SHAPE)).astype(np.float32), *channels]
+    return Image(tuple(channels), description.channels, geometry, Path("case_0000.nii"))
 
 
 @samplings

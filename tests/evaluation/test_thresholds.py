@@ -10,14 +10,22 @@ import pytest
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.errors import ConfigError
+from mtf_imaging.evaluation.cleanup import choosing
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.cleanup import Cleanup, as_cleanup
 from mtf_imaging.evaluation.cleanup.rule_text import parse_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import read_rules, save_rules
-from mtf_imaging.evaluation.cleanup.thresholds import CANDIDATES, find_open_voxels, pooled_reliability
+from mtf_imaging.evaluation.cleanup.thresholds import (
+    CANDIDATES,
+    factors,
+    pooled_reliability,
+    read_open_voxels,
+    save_open_voxels,
+)
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import in_thread
+from mtf_imaging.evaluation.volume_scores.overlap import label_overlaps
 from tests.data.oriented import store_nifti
 from tests.kinds.volumes import evaluate, predict_cases
 
@@ -54,20 +62,24 @@ def test_a_threshold_is_the_probability_above_which_a_mask_wins_against_another_
 
 
 @pytest.mark.parametrize("description", [LITS, REGIONS], ids=["labels", "regions"])
-def test_the_open_voxels_of_a_case_give_the_labels_of_all_thresholds(description):
+def test_the_open_voxels_of_a_case_give_the_labels_of_all_thresholds(description, tmp_path):
     probabilities = probabilities_of(description, 0)
-    opened = find_open_voxels(halves(probabilities), np.zeros(SHAPE, np.uint8), description)
+    save_open_voxels(tmp_path / "1.npz", halves(probabilities), np.zeros(SHAPE, np.uint8), description)
+    parts = [*read_open_voxels(tmp_path / "1.npz")]
     without = description.to_labels(probabilities)
-    assert 0.3 < len(opened.places) / without.size < 1
+    assert [opened.region for opened in parts] == [region for region, _ in halves(probabilities)]
+    assert 0.3 < sum(len(opened.probabilities) for opened in parts) / without.size < 1
     for pair in itertools.product(CANDIDATES, repeat=2):
         text = ",".join(f"{name}=threshold:{value}" for name, value in zip(description.masks, pair, strict=True))
         rules = parse_rules(text, description)
         weights = Cleanup(rules=rules).factors(description)
-        labels = without.flatten()
-        labels[opened.places] = opened.changed(labels[opened.places], rules, description)
+        labels = without.copy()
+        for opened in parts:
+            before = without[opened.region][opened.is_open]
+            labels[opened.region][opened.is_open] = opened.changed(before, rules, description)
+            assert opened.changed(before, (), description) is before
         expected = description.to_labels(probabilities * weights)
-        assert (labels.reshape(SHAPE) != expected).mean() < 0.003  # float16 rounds odds close to a tie
-    np.testing.assert_array_equal(opened.changed(labels[opened.places], (), description), labels[opened.places])
+        assert (labels != expected).mean() < 0.003  # float16 rounds odds close to a tie
 
 
 def cautious(reference):
@@ -88,7 +100,7 @@ def write_case(folder, number, description=LITS, far=(1, 0, 0)):
     for path, labels in zip(paths, (description.to_labels(probabilities), reference), strict=True):
         nibabel.save(nibabel.Nifti1Image(labels, np.diag([3.0, 3.0, 3.0, 1.0])), path)
     opened = folder / f"{number}.npz"
-    find_open_voxels([((slice(0, 8), slice(0, 7), slice(0, 6)), probabilities)], reference, description).save(opened)
+    save_open_voxels(opened, halves(probabilities), reference, description)
     return Pair(str(number), *paths, open_voxels=opened)
 
 
@@ -109,6 +121,23 @@ def test_the_best_threshold_of_a_cautious_network_is_chosen(tmp_path):
     assert chosen_without.rules == ()
 
 
+@pytest.mark.parametrize("text", ["", "lesion=threshold:0.3"])
+def test_the_slabs_of_a_case_predict_the_dice_of_each_threshold(tmp_path, text):
+    pair = write_case(tmp_path, 1)
+    reference = np.asarray(nibabel.load(pair.reference).dataobj)
+    probabilities = cautious(reference)
+    before = parse_rules(text, LITS)
+    candidates = [rule for value in CANDIDATES for rule in parse_rules(f"lesion=threshold:{value}", LITS)]
+    tables = choosing._measure(pair, rules=before, candidates=candidates, scoring=Scoring(LITS))
+    dice = []
+    for rules in (before, *((*before, rule) for rule in candidates)):
+        weights = factors(rules, LITS)
+        labels = LITS.to_labels(probabilities if weights is None else probabilities * weights)
+        dice.append({name: one.dice for name, one in label_overlaps(labels, reference, LITS).items()})
+    assert [tables.dice(rule) for rule in (None, *candidates)] == dice
+    assert len({one["lesion"] for one in dice}) == 3  # nothing, the lesion, and the lesion with the voxels next to it
+
+
 def test_rules_for_components_are_chosen_on_the_labels_after_thresholds(tmp_path):
     pairs = [write_case(tmp_path, number, ORGANS, far=[0.7, 0, 0.3]) for number in range(6)]
     choice = choose_rules(pairs, in_thread, Scoring(ORGANS))
@@ -121,7 +150,7 @@ def test_rules_for_components_are_chosen_on_the_labels_after_thresholds(tmp_path
 def test_reliability_against_a_plain_count(description, tmp_path):
     probabilities = probabilities_of(description, 1)
     reference = np.random.default_rng(2).choice(4 if description.ignore else 3, SHAPE).astype(np.uint8)
-    find_open_voxels(halves(probabilities), reference, description).save(tmp_path / "1.npz")
+    save_open_voxels(tmp_path / "1.npz", halves(probabilities), reference, description)
     own = pooled_reliability([Pair("1", tmp_path, tmp_path, open_voxels=tmp_path / "1.npz")], description)
     counted = reference != 3
     for name, values in description.masks.items():

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.images import stored
-from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.sampling import label_region, slabs
 from mtf_imaging.data.sampling.sampling import Sampling, whole_field
 from mtf_imaging.kinds.volumes.segment import labels as sliced_labels
 from tests.data import resampling as resample
+from tests.data.reading import read_labels, read_volume
 from tests.data.resampling import resample_linear, resample_nearest
 from tests.kinds.volumes import predict_cases, segment_volume
 

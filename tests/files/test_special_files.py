@@ -10,12 +10,12 @@ from mtf_imaging.data.cases.cases import find_cases
 from mtf_imaging.data.images.spacing_table import read_spacing_table
 from mtf_imaging.data.listing.dicom_files import dicom_files
 from mtf_imaging.data.pixels.photo_files import read_photo
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.data.records.splits import read_splits
 from mtf_imaging.errors import DataError
 from mtf_imaging.files.reading import check_not_special
 from mtf_imaging.kinds.objects.reading.instances import read_instances
 from tests.data.dicom_folder import write_series
+from tests.data.reading import read_volume
 
 READERS = {
     "photo.jpg": read_photo,

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.data.records.splits import Fold, write_splits
 from mtf_imaging.data.sampling.sampling import Sampling
 from mtf_imaging.inference.averages import flipped
@@ -24,6 +23,7 @@ from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.settings.inference import EvaluateSettings
 from mtf_imaging.training.optimizers import Adam
 from mtf_imaging.training.prediction import NetworkBuilder, TrainedRuns, predictor
+from tests.data.reading import read_labels, read_volume
 from tests.jobs.launched import GIN, launch
 from tests.kinds.volumes import network_input, sliced_labels
 from tests.scores import read_rows, read_scores

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import mtf_imaging as mi
-from mtf_imaging.data.reading.images import read_labels, read_volume
 from mtf_imaging.files.provenance.digests import digest
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 from mtf_imaging.training.optimizers import Adam
 from tests import tiny_runs
 from tests.commands import run
+from tests.data.reading import read_labels, read_volume
 from tests.scores import read_losses
 from tests.tiny_runs import SPLIT, VOLUMES, train_volumes
 

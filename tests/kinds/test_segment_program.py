@@ -12,11 +12,10 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.description.description import LITS, Description
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import read_volume
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.cleanup import as_cleanup
 from mtf_imaging.evaluation.export.program import program_text
+from tests.data.reading import read_image, read_volume
 
 segment = ModuleType("segment")  # the program of an exported network
 segment.__file__ = "segment.py"

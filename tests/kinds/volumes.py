@@ -8,8 +8,6 @@ import numpy as np
 from mtf_imaging.data.description.description import LITS
 from mtf_imaging.data.description.description_fields import as_fields
 from mtf_imaging.data.images.sources import ImageSource
-from mtf_imaging.data.reading.channels import read_image
-from mtf_imaging.data.reading.images import Volume, read_volume
 from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import format_grids
 from mtf_imaging.data.sampling.sampling import Sampling, format_spacing
@@ -19,6 +17,7 @@ from mtf_imaging.kinds.volumes.images import Images
 from mtf_imaging.kinds.volumes.segment.labels import Labeling
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS
 from mtf_imaging.kinds.volumes.segment.segmenter import Segmenter
+from tests.data.reading import read_image, read_volume
 from tests.evaluation.oracle import array_source
 from tests.kinds import loops
 
@@ -84,14 +83,13 @@ def evaluate(
 
 
 def as_source(image):
-    """Returns a `Volume` or an `Image` as an `ImageSource`."""
-    arrays, names = ([image.hu], LITS.channels) if isinstance(image, Volume) else (image.channels, image.names)
-    channels = (array_source(voxels, image.geometry, image.path) for voxels in arrays)
-    return ImageSource(tuple(channels), names, image.geometry, image.path)
+    """Returns an `Image` as an `ImageSource`."""
+    channels = (array_source(voxels, image.geometry, image.path) for voxels in image.channels)
+    return ImageSource(tuple(channels), image.names, image.geometry, image.path)
 
 
 def read_case(case, description=LITS):
-    """Reads the image of a case, as a `Volume` or an `Image`."""
+    """Reads the image of a case, as an `Image`."""
     return read_volume(case.volume) if is_plain_lits(description) else read_image(case.channels, description)
 
 

@@ -19,6 +19,7 @@ MUTANTS = [
         "mtf_imaging/data/fingerprint.py",
         "tests/jobs/test_inspecting.py",
         ("np.arange(len(counts)) + 0.5", "np.arange(len(counts))"),
+        ("table[at] += [", "table[at] = [", "", "tests/data/test_fingerprint.py thin"),
     ),
     *mutants(
         "mtf_imaging/data/formats/dicom/headers.py",

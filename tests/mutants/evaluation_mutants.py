@@ -42,7 +42,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/evaluation/cleanup/choosing.py",
         "tests/evaluation/test_thresholds.py tests/evaluation/test_mask_rules.py",
-        ("flat[opened.places] = opened.changed(before, rules, own)", "opened.changed(before, rules, own)"),
+        ("prediction[opened.region] = labels", "pass"),
     ),
     *mutants(
         "mtf_imaging/evaluation/volume_scores/overlap.py",

@@ -7,8 +7,8 @@ import nibabel
 import numpy as np
 import pytest
 
-from mtf_imaging.data.reading.images import read_volume
 from tests.data.dicom_folder import AXIAL, write_series
+from tests.data.reading import read_volume
 
 SHAPE = (7, 6, 5)
 # name: (orientation, further elements of the header)

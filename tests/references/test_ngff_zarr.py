@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.formats.ome_zarr.writing import write_zarr_labels
-from mtf_imaging.data.reading.images import read_geometry, read_volume
-from tests.data.reading import read_segmentation
+from mtf_imaging.data.reading.geometry import read_geometry
+from tests.data.reading import read_segmentation, read_volume
 
 SCALE, TRANSLATION = {"x": 0.7, "y": 0.8, "z": 2.5}, {"x": -20.0, "y": 11.0, "z": 30.5}
 SHAPE = (7, 6, 5)

@@ -1,7 +1,7 @@
 """The distribution of an image's values, computed without keeping the image in memory."""
 
 from mtf_imaging.data.images.sources import ImageSource, VoxelSource, read_slabs
-from mtf_imaging.data.intensities.statistics import ChannelStatistics, Distribution
+from mtf_imaging.data.intensities.statistics import ChannelStatistics, Distribution, collect
 
 
 def image_statistics(image: ImageSource) -> tuple[ChannelStatistics, ...]:
@@ -23,9 +23,5 @@ def image_statistics(image: ImageSource) -> tuple[ChannelStatistics, ...]:
 def read_statistics(source: VoxelSource) -> ChannelStatistics:
     """Returns the `channel_statistics` of one channel, without checking its file; see `image_statistics`."""
     distribution = Distribution()
-    for _, values in read_slabs(source):
-        distribution.add(values)
-    if distribution.needs_second_pass:
-        for _, values in read_slabs(source):
-            distribution.add_again(values)
+    collect(lambda: ([values] for _, values in read_slabs(source)), distribution)
     return distribution.statistics()

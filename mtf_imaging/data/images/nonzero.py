@@ -6,6 +6,7 @@ z-scores. They are 0 beyond it.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 import scipy  # loads its modules when they are used
@@ -60,8 +61,7 @@ def crop_to_nonzero(image: ImageSource, fill_holes: bool) -> tuple[Region, Image
     found = [np.zeros(n, bool) for n in shape]
     for source in image.channels:
         for region, values in read_slabs(source):
-            for planes, at, used in zip(found, region, used_planes(values), strict=True):
-                planes[at] |= used
+            mark_nonzero(found, region, values)
             if mask is not None:
                 mask[region] |= values != 0
     crop = tuple(slice(*ends(planes)) for planes in found) if found[0].any() else whole_region(shape)
@@ -72,10 +72,17 @@ def crop_to_nonzero(image: ImageSource, fill_holes: bool) -> tuple[Region, Image
     return crop, dataclasses.replace(image, channels=channels, geometry=geometry)
 
 
-def used_planes(values: np.ndarray) -> list[np.ndarray]:
-    """Returns which planes perpendicular to x, y and z have a value that is not 0, bool `[n]` each."""
+def mark_nonzero(planes: Sequence[np.ndarray], region: Region, values: np.ndarray) -> None:
+    """Marks the planes perpendicular to x, y and z in which a region has a value that is not 0.
+
+    Args:
+      planes: bool `[n]` for each axis, which is changed.
+      region: the region.
+      values: its values.
+    """
     is_nonzero = values != 0
-    return [is_nonzero.any(tuple(other for other in range(3) if other != axis)) for axis in range(3)]
+    for axis, (own, at) in enumerate(zip(planes, region, strict=True)):
+        own[at] |= is_nonzero.any(tuple(other for other in range(3) if other != axis))
 
 
 def ends(used: np.ndarray) -> tuple[int, int]:

@@ -3,8 +3,6 @@
 `contextlib.closing` closes the files of a source.
 """
 
-import contextlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ import numpy as np
 
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.planes import RepairedPlanes
-from mtf_imaging.data.sampling.grid import Region, whole_region
+from mtf_imaging.data.sampling.grid import Region
 from mtf_imaging.data.sampling.regions import PlaneOrder
 from mtf_imaging.files.reading import memory_named
 
@@ -56,19 +54,9 @@ class VoxelSource(Protocol):
         """Closes the file; the next read opens it again."""
 
 
-def read_whole(source: VoxelSource) -> np.ndarray:
-    """Returns all voxels `[x, y, z]` of a source, and checks and closes its file; see `VoxelSource`."""
-    with contextlib.closing(source):
-        voxels = source.read(whole_region(source.geometry.shape))
-        source.check()
-    return voxels
-
-
 def read_slabs(source: VoxelSource) -> Iterator[tuple[Region, np.ndarray]]:
     """Yields (region, voxels) of slabs that together are the whole volume, in the order of the source."""
-    shape = source.geometry.shape
-    planes = max(1, _SLAB_VOXELS * shape[source.order.axis] // math.prod(shape))
-    for region in source.order.parts(whole_region(shape), planes):
+    for region in source.order.slabs(source.geometry.shape, _SLAB_VOXELS):
         yield region, source.read(region)
 
 

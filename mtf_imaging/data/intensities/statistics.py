@@ -8,7 +8,7 @@ resolves the lower bits around the percentiles.
 
 import copy
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -57,22 +57,43 @@ def channel_statistics(values: np.ndarray) -> ChannelStatistics:
       values: finite numbers of any shape, at least one; see `Distribution.add`.
     """
     distribution = Distribution()
-    distribution.add(values)
-    if distribution.needs_second_pass:
-        distribution.add_again(values)
+    collect(lambda: [[values]], distribution)
     return distribution.statistics()
+
+
+def collect(read: Callable[[], Iterable[Sequence[np.ndarray]]], *distributions: "Distribution") -> None:
+    """Adds all parts to one or more distributions.
+
+    Args:
+      read: a function that yields a part for each distribution at a time. It is called once, or twice if the values are
+        neither HU nor small integers.
+      distributions: the distributions.
+    """
+    for add in (Distribution.add, Distribution.add_again):
+        for parts in read():
+            for distribution, part in zip(distributions, parts, strict=True):
+                add(distribution, part)
+        if not any(distribution.needs_second_pass for distribution in distributions):
+            break
 
 
 class Distribution:
     """Collects the distribution of values that come in parts.
 
     Call `add` with each part. If `needs_second_pass` is then true, call `add_again` with each part.
+
+    Args:
+      percentages: the percentages of `percentiles`; those of `ChannelStatistics` must be among them.
+
+    Attributes:
+      needs_second_pass: whether the percentiles depend on bits that the histogram does not resolve.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, percentages: Sequence[float] = PERCENTAGES) -> None:
+        self._percentages = percentages
         # Histograms of keys without their low bits: of parts whose low bits are 0, and of other parts.
         self._exact, self._coarse = np.zeros(_NUM_BINS, np.int64), np.zeros(_NUM_BINS, np.int64)
-        self._needs_second_pass = False
+        self.needs_second_pass = False
         self._fine: dict[int, np.ndarray] = {}  # {bin: histogram of the low bits}
         self._sums = _Sums()  # over the parts in `_coarse`
         self._num_nonzero = 0
@@ -92,39 +113,40 @@ class Distribution:
             self._minimum = min(self._minimum, float(part.min()))
             self._maximum = max(self._maximum, float(part.max()))
             if not is_exact:
-                self._needs_second_pass = True
+                self.needs_second_pass = True
                 self._sums.add(part)
-
-    @property
-    def needs_second_pass(self) -> bool:
-        """Whether the percentiles depend on bits that the histogram does not resolve."""
-        return self._needs_second_pass
 
     def add_again(self, values: np.ndarray) -> None:
         """Adds a part in the second pass."""
-        ends = np.cumsum(self._exact + self._coarse)
-        bins = {_bin_of(ends, rank) for percentage in PERCENTAGES for rank in _ranks(int(ends[-1]), percentage)[:2]}
+        if not self._fine:
+            ends = np.cumsum(self._exact + self._coarse)
+            ranks = {rank for percentage in self._percentages for rank in _ranks(int(ends[-1]), percentage)[:2]}
+            self._fine = {_bin_of(ends, rank): np.zeros(_LOW_MASK + 1, np.int64) for rank in ranks}
         for part in _parts(values):
             keys = _to_keys(part)
             upper = keys >> _LOW_BITS
-            for chosen in bins:
-                fine = np.bincount(keys[upper == chosen - _ZERO_BIN] & _LOW_MASK, minlength=_LOW_MASK + 1)
-                self._fine[chosen] = self._fine.get(chosen, 0) + fine
+            for chosen, fine in self._fine.items():
+                fine += np.bincount(keys[upper == chosen - _ZERO_BIN] & _LOW_MASK, minlength=_LOW_MASK + 1)
 
     def statistics(self) -> ChannelStatistics:
         """Returns the statistics of all parts, at least one value."""
-        ends = np.cumsum(self._exact + self._coarse)
+        count = int(self._exact.sum() + self._coarse.sum())
         sums = copy.deepcopy(self._sums)
         bins = np.flatnonzero(self._exact)
         sums.add(_from_keys((bins - _ZERO_BIN) << _LOW_BITS), self._exact[bins])
         total, squares = sums.totals()
         return ChannelStatistics(
-            *_mean_and_sd(total, squares, int(ends[-1])),
+            *_mean_and_sd(total, squares, count),
             *_mean_and_sd(total, squares, self._num_nonzero),  # zeros do not change the sums
-            *(self._percentile(ends, percentage) for percentage in PERCENTAGES),
+            *self.percentiles(PERCENTAGES),
             self._minimum,
             self._maximum,
         )
+
+    def percentiles(self, percentages: Sequence[float]) -> tuple[float, ...]:
+        """Returns some of the percentiles of all parts, at least one value."""
+        ends = np.cumsum(self._exact + self._coarse)
+        return tuple(self._percentile(ends, percentage) for percentage in percentages)
 
     def _percentile(self, ends: np.ndarray, percentage: float) -> float:
         """Returns a percentile, interpolated like `np.percentile`."""

@@ -1,5 +1,8 @@
 """Opens images and masks that are read region by region.
 
+Public CT sets contain files with known faults. A fault is repaired with a logged warning if the correct value is known.
+Otherwise it raises an error that names the file.
+
 If a header has lost its geometry, opening a CT reads it once, because only the spine shows the axis directions.
 """
 
@@ -44,7 +47,11 @@ class Placed(Protocol):
 
 
 def open_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> ImageSource:
-    """Opens a CT, an image of one channel; see `read_volume`.
+    """Opens a CT, an image of one channel: int16 Hounsfield units, at least -1024; see `HounsfieldRepair`.
+
+    An affine that is missing or the identity means that the file has lost its geometry. The axes are then inferred from
+    the image, with a warning: LPS if the position of the spine shows it, otherwise RAS. The voxel size is taken from
+    `known`, or from the header's pixdim if `known` has no entry.
 
     Args:
       path: an image, for example a .nii.gz file; see `open_stored`. A fourth axis of size 1 is dropped.
@@ -61,7 +68,10 @@ def open_volume(path: str | Path, known: SpacingTable = NO_TABLE) -> ImageSource
 def open_image_source(
     paths: Sequence[str | Path], description: Description, known: SpacingTable = NO_TABLE
 ) -> ImageSource:
-    """Opens the channels of an image; see `read_image`.
+    """Opens the channels of an image: int16 Hounsfield units of a CT, or float32 values of other modalities.
+
+    For lost geometry and repairs of Hounsfield units, see `open_volume`. If a file without a CT has lost its geometry,
+    its axes are read as RAS. In channels of other modalities, NaN and infinite voxels become 0, with a warning.
 
     Args:
       paths: one file per channel, or one file with the channels along the fourth axis.
@@ -109,7 +119,10 @@ def open_segmentation(
 
 
 def open_mask(path: str | Path, volume: Placed, description: Description = LITS) -> StoredSource:
-    """Opens the segmentation of `volume`; see `read_mask`.
+    """Opens the segmentation of `volume`, aligned with its voxels.
+
+    A mask with the same voxels in another axis order is reoriented. If the affines of the mask and of `volume`
+    contradict each other, voxels are matched by their indices, with a warning.
 
     Args:
       path: a .nii or .nii.gz file of labels, or another format of volumes, or a DICOM-SEG file (.dcm); or a folder of

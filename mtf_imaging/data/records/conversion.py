@@ -11,7 +11,7 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.spacing_table import SpacingTable
 from mtf_imaging.data.images.voxel_values import any_labeled
 from mtf_imaging.data.listing.names import path_in
-from mtf_imaging.data.reading.channels import read_image_geometry
+from mtf_imaging.data.reading.geometry import read_image_geometry
 from mtf_imaging.data.records.chunks import clip_chunk
 from mtf_imaging.data.records.facts import Facts
 from mtf_imaging.data.records.manifest import Source, has_hu, is_plain_lits, record_path, voxel_bytes

@@ -3,10 +3,11 @@
 Every slice of a region has a start and a stop, and no step.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,10 @@ class PlaneOrder:
             slabs = (slice(max(at - thickness, start), at) for at in range(stop, start, -thickness))
         for slab in slabs:
             yield with_axis(region, self.axis, slab)
+
+    def slabs(self, shape: Grid, voxels: int) -> Iterator[Region]:
+        """Yields the slabs of a whole volume in this order, with at most `voxels` voxels or one plane each."""
+        return self.parts(whole_region(shape), max(1, voxels * shape[self.axis] // math.prod(shape)))
 
 
 ALONG_Z = PlaneOrder()

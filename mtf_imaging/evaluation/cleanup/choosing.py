@@ -11,21 +11,18 @@ import functools
 import itertools
 from collections.abc import Iterable, Sequence
 
-import numpy as np
-
 from mtf_imaging.data.description.description import Description
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, KINDS, LARGEST, MIN_VOLUME, THRESHOLD
 from mtf_imaging.evaluation.cleanup.rule_text import Rule, make_rule
 from mtf_imaging.evaluation.cleanup.stored_choice import Choice, Dice
 from mtf_imaging.evaluation.cleanup.tables import CaseTables, case_tables
-from mtf_imaging.evaluation.cleanup.thresholds import CANDIDATES, OpenVoxels
+from mtf_imaging.evaluation.cleanup.thresholds import CANDIDATES, read_open_voxels
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring
 from mtf_imaging.evaluation.pairs.running import Run, attempt
 from mtf_imaging.evaluation.pairs.score_pairs import read_labels
-from mtf_imaging.evaluation.volume_scores.overlap import Overlap, mean, overlap, scored_labels
-from mtf_imaging.evaluation.volume_scores.voxels import whole
+from mtf_imaging.evaluation.volume_scores.overlap import NOTHING, label_overlaps, mean
 
 VOLUMES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # mL, the candidates of min_volume
 _GAIN = 1e-6  # of the mean Dice; a smaller gain is a tie, for which no rule is chosen
@@ -136,28 +133,25 @@ def _candidates(description: Description, has_probabilities: bool) -> list[list[
 def _measure(pair: Pair, *, rules: Sequence[Rule], candidates: Sequence[Rule], scoring: Scoring) -> CaseTables:
     """Reads a case, applies rules and returns its tables."""
     prediction, reference, spacing = read_labels(pair, scoring)
-    own, changes = scoring.description, {}
-    if pair.open_voxels is not None:
-        opened, region = OpenVoxels.read(pair.open_voxels), whole(reference.shape)
-        prediction, real = prediction[region], reference[region].ravel()[opened.places]
-        flat = prediction.reshape(-1)  # a view
-        before = flat[opened.places]
-        flat[opened.places] = opened.changed(before, rules, own)
-        if all(rule.kind == THRESHOLD for rule in rules):  # thresholds are chosen before rules for components
-            now = _overlaps(flat[opened.places], real, own)
-            for rule in (one for one in candidates if one.kind == THRESHOLD):
-                after = _overlaps(opened.changed(before, [*rules, rule], own), real, own)
-                changes[rule] = {name: after[name] - now[name] for name in now}
+    own = scoring.description
+    is_first = all(rule.kind == THRESHOLD for rule in rules)  # thresholds are chosen before rules for components
+    thresholds = [rule for rule in candidates if is_first and rule.kind == THRESHOLD]
+    changes = {rule: dict.fromkeys(own.masks, NOTHING) for rule in thresholds}
+    for opened in read_open_voxels(pair.open_voxels) if pair.open_voxels is not None else ():
+        labels, real = prediction[opened.region], reference[opened.region][opened.is_open]
+        before = labels[opened.is_open]
+        now = opened.changed(before, rules, own)
+        if (now != before).any():
+            labels[opened.is_open] = now
+            prediction[opened.region] = labels
+        overlaps = label_overlaps(now, real, own)
+        for rule in thresholds:
+            after = label_overlaps(opened.changed(before, [*rules, rule], own), real, own)
+            changes[rule] = {name: one + after[name] - overlaps[name] for name, one in changes[rule].items()}
     for rule in rules:
         prediction = rule(prediction, spacing) if rule.kind != THRESHOLD else prediction
     components = [rule for rule in candidates if rule.kind != THRESHOLD]
     return dataclasses.replace(case_tables(prediction, reference, spacing, own, components), changes=changes)
-
-
-def _overlaps(prediction: np.ndarray, reference: np.ndarray, description: Description) -> dict[str, Overlap]:
-    """Returns the overlaps of some voxels."""
-    pair = scored_labels(prediction, reference, description)
-    return {name: overlap(*(description.mask(name, labels) for labels in pair)) for name in description.masks}
 
 
 def _means(cases: Sequence[Dice]) -> Dice:

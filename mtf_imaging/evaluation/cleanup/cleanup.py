@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup.rule_kinds import INSIDE, LARGEST, THRESHOLD, apply_rule
 from mtf_imaging.evaluation.cleanup.rule_text import Rule, components_in_slabs, parse_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import read_rules
 from mtf_imaging.evaluation.cleanup.thresholds import factors
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.evaluation.volume_scores.voxels import slabs, whole
 from mtf_imaging.settings.inference import STORED, CleanupSettings
 from mtf_imaging.settings.setting import documented

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.errors import ConfigError
 from mtf_imaging.evaluation.cleanup.rule_kinds import (
     INSIDE,
@@ -25,7 +26,6 @@ from mtf_imaging.evaluation.cleanup.rule_kinds import (
     apply_rule,
     is_one_of,
 )
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.evaluation.volume_scores.components import mask_components
 from mtf_imaging.evaluation.volume_scores.voxels import Voxels, VoxelView
 from mtf_imaging.spelling import did_you_mean

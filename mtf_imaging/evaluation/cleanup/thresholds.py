@@ -4,8 +4,8 @@ A network that is trained for few steps, or on a rare label, is often too cautio
 predicts a probability below that of the tissue around it. A threshold corrects this without training.
 """
 
-import io
-from collections.abc import Collection, Iterable
+import zipfile
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +18,7 @@ from mtf_imaging.evaluation.cleanup.rule_text import Rule
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.volume_scores.reliability import Reliability
 from mtf_imaging.evaluation.volume_scores.voxels import Voxels
-from mtf_imaging.files.atomic import write_bytes
+from mtf_imaging.files.atomic import atomic_path
 
 CANDIDATES = (0.05, 0.1, 0.2, 0.3, 0.4, 0.6, 0.7, 0.8)
 BINS = 10  # of the probabilities from 0 to 1
@@ -41,18 +41,23 @@ def factors(rules: Iterable[Rule], description: Description) -> np.ndarray | Non
 
 
 class OpenVoxels(NamedTuple):
-    """The voxels of a case whose label thresholds can change, and how often masks exist at each probability.
+    """The voxels in a region of a case whose label thresholds can change.
 
     Attributes:
-      places: int64 `[voxels]`, indices into the flattened volume along x, y, z.
-      probabilities: float16 `[voxels, outputs]`, relative to the largest one if labels exclude each other.
-      reliability: float64 `[masks, 3, BINS]`: for the scored voxels in each bin of the probability of a mask, their
-        number, the sum of their probabilities, and how many of them belong to the mask.
+      start: int64 `[3]`, the first voxel of the region along x, y, z.
+      is_open: bool `[x, y, z]`, whether thresholds can change the label of each voxel in the region.
+      probabilities: float16 `[open voxels, outputs]`, relative to the largest one if labels exclude each other.
     """
 
-    places: np.ndarray
+    start: np.ndarray
+    is_open: np.ndarray
     probabilities: np.ndarray
-    reliability: np.ndarray
+
+    @property
+    def region(self) -> Region:
+        """The region."""
+        x, y, z = (slice(int(first), int(first) + n) for first, n in zip(self.start, self.is_open.shape, strict=True))
+        return x, y, z
 
     def changed(self, labels: np.ndarray, rules: Iterable[Rule], description: Description) -> np.ndarray:
         """Returns the labels of the open voxels with the thresholds of some rules, given those without."""
@@ -63,53 +68,62 @@ class OpenVoxels(NamedTuple):
         after = to_labels(own * weights)
         return np.where(after == to_labels(own), labels, after)
 
-    def save(self, path: Path) -> None:
-        """Writes the file of a case."""
-        data = io.BytesIO()
-        np.savez_compressed(data, **self._asdict())
-        write_bytes(path, data.getvalue())
 
-    @classmethod
-    def read(cls, path: Path) -> "OpenVoxels":
-        """Reads the file of a case."""
-        with np.load(path) as file:
-            return cls(**file)
+def save_open_voxels(
+    path: Path, slabs: Iterable[tuple[Region, np.ndarray]], reference: Voxels, description: Description
+) -> None:
+    """Writes the file of a case: its open voxels, and how often masks exist at each probability.
 
-
-def find_open_voxels(
-    slabs: Iterable[tuple[Region, np.ndarray]], reference: Voxels, description: Description
-) -> OpenVoxels:
-    """Returns the open voxels of a case.
+    The file has the arrays of `OpenVoxels` for each slab, and the reliability, float64 `[masks, 3, BINS]`: for the
+    scored voxels in each bin of the probability of a mask, their number, the sum of their probabilities, and the number
+    of these voxels in the mask.
 
     Args:
+      path: the file to write or replace.
       slabs: the regions of the volume, with their probabilities `[x, y, z, outputs]`.
       reference: the labels of the reference.
       description: the meaning of the labels.
     """
-    places, open_ones, reliability = [], [], np.zeros((len(description.masks), 3, BINS))
-    for region, probabilities in slabs:
-        labels = reference[region]
-        counts = labels != description.ignore
-        for number, (name, values) in enumerate(description.masks.items()):
-            probability = probabilities[..., _outputs([name], values, description)].sum(-1)
-            reliability[number] += _reliability(probability[counts], description.mask(name, labels)[counts])
-        if description.has_regions:
-            is_open = ((probabilities > CANDIDATES[0]) & (probabilities <= CANDIDATES[-1])).any(-1)
-        else:
-            probabilities = probabilities / probabilities.max(-1, keepdims=True)
-            is_open = np.partition(probabilities, -2, axis=-1)[..., -2] * _MOST > 1
-        inside = [at + part.start for at, part in zip(np.nonzero(is_open), region, strict=True)]
-        places.append(np.ravel_multi_index(inside, reference.shape))
-        open_ones.append(probabilities[is_open].astype(np.float16))
-    every = np.concatenate(places)
-    order = np.argsort(every)  # the parts, and therefore the order in which voxels come, depend on the layout
-    return OpenVoxels(every[order], np.concatenate(open_ones)[order], reliability)
+    reliability = np.zeros((len(description.masks), 3, BINS))
+    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as file:
+        for slab, (region, probabilities) in enumerate(slabs):
+            labels = reference[region]
+            counts = labels != description.ignore
+            for number, (name, values) in enumerate(description.masks.items()):
+                probability = probabilities[..., _outputs([name], values, description)].sum(-1)
+                reliability[number] += _reliability(probability[counts], description.mask(name, labels)[counts])
+            if description.has_regions:
+                is_open = ((probabilities > CANDIDATES[0]) & (probabilities <= CANDIDATES[-1])).any(-1)
+            else:
+                probabilities = probabilities / probabilities.max(-1, keepdims=True)
+                is_open = np.partition(probabilities, -2, axis=-1)[..., -2] * _MOST > 1
+            start = np.array([at.start for at in region])
+            opened = OpenVoxels(start, is_open, probabilities[is_open].astype(np.float16))
+            for name, array in opened._asdict().items():
+                _write(file, f"{name}/{slab}", array)
+        _write(file, "reliability", reliability)
+
+
+def _write(file: zipfile.ZipFile, name: str, array: np.ndarray) -> None:
+    """Writes an array as `np.savez` does, which would need all of them at once."""
+    with file.open(f"{name}.npy", "w", force_zip64=True) as entry:
+        np.save(entry, array)
+
+
+def read_open_voxels(path: Path) -> Iterator[OpenVoxels]:
+    """Yields the open voxels of each slab of a case."""
+    with np.load(path) as file:
+        for slab in range(len(file.files) // len(OpenVoxels._fields)):
+            yield OpenVoxels(*(file[f"{name}/{slab}"] for name in OpenVoxels._fields))
 
 
 def pooled_reliability(pairs: Iterable[Pair], description: Description) -> Reliability:
     """Returns the reliability of the probabilities of one or more cases that `evaluate` predicted."""
-    paths = [pair.open_voxels for pair in pairs]
-    pooled = np.sum([OpenVoxels.read(path).reliability for path in paths if path is not None], axis=0)
+    pooled = np.zeros((len(description.masks), 3, BINS))
+    for pair in pairs:
+        if pair.open_voxels is not None:
+            with np.load(pair.open_voxels) as file:
+                pooled += file["reliability"]
     return Reliability(dict(zip(description.masks, pooled, strict=True)))
 
 

@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from mtf_imaging.data.cases.cases import natural_key
 from mtf_imaging.data.description.description import LITS, LITS_RULES, Description
+from mtf_imaging.data.images.compact_labels import CompactLabels, read_compact
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource, StoredSource
 from mtf_imaging.data.images.voxel_values import any_labeled, warn_of_empty
@@ -26,7 +27,6 @@ from mtf_imaging.evaluation.volume_report.image_planes import shows_ct
 from mtf_imaging.evaluation.volume_report.overlay import Overlays, make_overlays
 from mtf_imaging.evaluation.volume_report.page import write_report
 from mtf_imaging.evaluation.volume_scores.case import CaseScore, score_case
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.volume_scores.metrics_files import scores_text, write_metrics
 from mtf_imaging.evaluation.volume_scores.overlap import check_scored, dice_text
 from mtf_imaging.evaluation.volume_scores.voxels import slabs, whole

@@ -3,9 +3,8 @@
 import base64
 from collections.abc import Iterable, Mapping, Sequence
 
-import numpy as np
-
 from mtf_imaging.data.description.description import Description
+from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.evaluation.report.markup import Markup, join, tag
 from mtf_imaging.evaluation.report.shell import image_pages_style, page_html
@@ -14,7 +13,7 @@ from mtf_imaging.evaluation.volume_report.overlay import make_overlays
 from mtf_imaging.evaluation.volume_report.pictures import views_markup
 
 
-def case_pictures(key: str, image: ImageSource, labels: np.ndarray, description: Description) -> Markup:
+def case_pictures(key: str, image: ImageSource, labels: CompactLabels, description: Description) -> Markup:
     """Returns the slices of a case with the outlines of its masks.
 
     Args:
@@ -24,7 +23,7 @@ def case_pictures(key: str, image: ImageSource, labels: np.ndarray, description:
       description: the channels and masks.
     """
     affine = image.geometry.canonical_affine
-    overlays = make_overlays(image.channels[0], labels, np.zeros_like(labels), affine, description)
+    overlays = make_overlays(image.channels[0], labels, CompactLabels(labels.shape), affine, description)
     return tag("section", tag("h3", f"Case {key}"), views_markup(key, overlays, description), class_="case")
 
 

@@ -23,7 +23,7 @@ from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.provenance.runs import FIELD, TrainedRun
 from mtf_imaging.jobs.cross_validation.fold_runs import FoldRuns
-from mtf_imaging.kinds.volumes.evaluate import case_files, cases_to_evaluate, open_voxels_file
+from mtf_imaging.kinds.volumes.evaluate import cases_to_evaluate, evaluated_pair
 
 
 class Folds(NamedTuple):
@@ -68,12 +68,7 @@ class Folds(NamedTuple):
     def predictions(self, fold: int) -> list[Pair]:
         """Returns the stored segmentations of a fold with their references."""
         folder = self.runs.evaluation(fold)
-        pairs = []
-        for case in self.held_out_cases(fold):
-            assert case.labels is not None  # `cases_to_evaluate` returns only labeled cases
-            prediction, opened = case_files(case, folder).prediction, open_voxels_file(case, folder)
-            pairs.append(Pair(case.key, prediction, case.labels, case.volume, case.channels, opened))
-        return pairs
+        return [evaluated_pair(case, folder) for case in self.held_out_cases(fold)]
 
 
 def pool_folds(

@@ -16,7 +16,14 @@ from mtf_imaging.jobs.steps.recomputation import recomputes_activations, with_re
 from mtf_imaging.planner.cost.explained import Explained
 from mtf_imaging.planner.cost.hardware import Hardware
 from mtf_imaging.planner.cost.plan import Plan, make_plan
-from mtf_imaging.planner.cost.prediction import WINDOW_STEP, ImageCost, Prediction, file_bytes, window_count
+from mtf_imaging.planner.cost.prediction import (
+    WINDOW_STEP,
+    ImageCost,
+    Prediction,
+    array_bytes,
+    window_bytes,
+    window_count,
+)
 from mtf_imaging.planner.cost.receptive_field import ReceptiveField, receptive_field
 from mtf_imaging.planner.cost.recipe import UNKNOWN_RECIPE, Recipe
 from mtf_imaging.planner.cost.uneven import LIMIT, Unevenness, better_sizes, growing_halos
@@ -219,14 +226,16 @@ def predict_cost(
         program = Program(step.task.predict, inputs, layout=layout, mesh_impl="stacked") if layout.sequential else None
         turns = program and program.turn_costs
         (_, *dims, (_, channels)), labels = parse_shape(next(iter(inputs.values()))[0]), _labels(traced)
-        files = 0 if labels is None or len(dims) < 3 else file_bytes(sizes, channels, labels, window)
+        mapped = labels or 0 if len(dims) > 2 else 0
+        files, held = array_bytes(sizes, channels, mapped, window) if mapped else (0, 0)
         if turns and files:
             turns = turns._replace(inputs=0)  # the input lies in a file
         plan = hosts.plan(step_of_pass, layout, turns)
     except MtfImagingError:
         return None
     passes = math.ceil(window_count(sizes, step.sizes, image.window_step) / batch)
-    return Prediction(plan, passes, hardware, step.dtype, labels, files + (turns.waiting if turns else 0))
+    own = held + window_bytes(plan, sizes, mapped, batch * math.prod(window)) if window and mapped else 0
+    return Prediction(plan, passes, hardware, step.dtype, labels, files + (turns.waiting if turns else 0), own)
 
 
 def _labels(traced: Traced) -> int | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from mtf_imaging.data.cases.cases import Case, natural_key
 from mtf_imaging.data.cases.prediction_names import check_evaluated, with_output_format
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.compact_labels import CompactLabels, read_compact
 from mtf_imaging.data.images.cropping import CroppedLabels, warn_of_cropped_labels
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -16,14 +17,13 @@ from mtf_imaging.data.records.conversion import case_geometries
 from mtf_imaging.errors import DataError
 from mtf_imaging.evaluation.cleanup.choosing import choose_rules
 from mtf_imaging.evaluation.cleanup.stored_choice import RulesReport, save_rules
-from mtf_imaging.evaluation.cleanup.thresholds import find_open_voxels, pooled_reliability
+from mtf_imaging.evaluation.cleanup.thresholds import pooled_reliability, save_open_voxels
 from mtf_imaging.evaluation.pairs.pairs import Pair
 from mtf_imaging.evaluation.pairs.rules import Scoring as PairScoring
 from mtf_imaging.evaluation.pairs.running import in_thread, parallel_run
 from mtf_imaging.evaluation.pairs.score_pairs import ScoredPair, score_pairs, write_scores
 from mtf_imaging.evaluation.volume_report.case_picture import picture_pixels
 from mtf_imaging.evaluation.volume_scores.case import CaseScore
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels, read_compact
 from mtf_imaging.evaluation.volume_scores.overlap import check_scored, dice_text, label_overlaps
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.contained import contained
@@ -81,14 +81,13 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
         warn_of_cropped_labels(image.labels, reference, cropped)
         written = result.write(files.prediction, self._provenance, keep=files.picture is not None)
         assert result.maps is not None, "evaluation computes probabilities"
-        opened = find_open_voxels(result.maps.probabilities(), reference, own)
-        opened.save(open_voxels_file(image, self._output_dir))
+        save_open_voxels(open_voxels_file(image, self._output_dir), result.maps.probabilities(), reference, own)
         if files.picture is not None:
             title = f"case {image.key}: Dice {dice_text(label_overlaps(written, reference, own))}"
             with contextlib.closing(read.source) as source:
                 pixels = picture_pixels(source.channels[0], reference, written, place.spacing, title, own)
             write_picture(files.picture, pixels)
-        return self._pair(image)
+        return evaluated_pair(image, self._output_dir)
 
     def gather(self, made: Iterator[Pair | None], total: int, faults: CaseFaults) -> list[ScoredPair]:
         pairs = (pair for pair in made if pair is not None)
@@ -96,18 +95,13 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
 
     def report(self, images: Sequence[Case], scored: list[ScoredPair]) -> list[CaseScore]:
         own = self._segmenter
-        pairs, choice = [self._pair(case) for case in images], None
+        pairs, choice = [evaluated_pair(case, self._output_dir) for case in images], None
         if self._rules_folder is not None:
             choice = choose_rules(pairs, parallel_run(), self._rules)
             save_rules(self._rules_folder, choice)
         reliability = pooled_reliability(pairs, own.description)
         rules = RulesReport(tuple(own.cleanup.names), choice, reliability)
         return write_scores(self._output_dir, scored, self._own.progress, own.description, self._provenance, rules)
-
-    def _pair(self, case: Case) -> Pair:
-        prediction = case_files(case, self._output_dir).prediction
-        opened = open_voxels_file(case, self._output_dir)
-        return Pair(case.key, prediction, case.labels, case.volume, case.channels, opened)
 
 
 def case_files(case: Case, output_dir: Path) -> ResultFiles:
@@ -123,6 +117,13 @@ def case_files(case: Case, output_dir: Path) -> ResultFiles:
 def open_voxels_file(case: Case, output_dir: Path) -> Path:
     """Returns the file of the voxels of a case whose label thresholds can change."""
     return contained(output_dir, "calibration", f"case-{case.key}.npz")
+
+
+def evaluated_pair(case: Case, output_dir: Path) -> Pair:
+    """Returns a labeled case with the files that evaluation wrote for it."""
+    assert case.labels is not None, "evaluation refuses other cases"
+    prediction, opened = case_files(case, output_dir).prediction, open_voxels_file(case, output_dir)
+    return Pair(case.key, prediction, case.labels, case.volume, case.channels, opened)
 
 
 def cases_to_evaluate(

@@ -14,6 +14,11 @@ from mtf_imaging.planner.cost.step_time import step_time
 
 WINDOW_STEP = 0.5  # distance between neighboring windows, as a share of the window size
 BYTES = 4  # of an image's values and of probabilities, which are float32 in `predict`
+# Measured for U-Nets on a CPU (docs/evidence/memory.md).
+_LIBRARIES = 310_000_000  # bytes of `PROCESS` that the system can drop, less those of threads and kernels
+_KEPT = 1.5  # tensors, workspace of kernels and freed memory, in parts of the tensors
+_SLABS, _READING = 4, 128 << 20  # slabs while an image is read, and the most bytes of these slabs
+_ROWS = 4  # rows of probabilities that become labels at a time
 
 
 def window_count(image: Sequence[int], window: Sequence[int], step: float = WINDOW_STEP) -> int:
@@ -35,8 +40,10 @@ def window_count(image: Sequence[int], window: Sequence[int], step: float = WIND
     )
 
 
-def file_bytes(image: Sequence[int], channels: int, labels: int, window: Sequence[int] | None = None) -> int:
-    """Returns the bytes of the temporary files with a volume and the sums of its windows; see `files.blocks`.
+def array_bytes(
+    image: Sequence[int], channels: int, labels: int, window: Sequence[int] | None = None
+) -> tuple[int, int]:
+    """Returns the bytes of a volume and the sums of its windows, in files and in memory; see `files.blocks`.
 
     Args:
       image: voxels of the volume along each dimension.
@@ -44,12 +51,29 @@ def file_bytes(image: Sequence[int], channels: int, labels: int, window: Sequenc
       labels: the number of labels.
       window: voxels of the window along each dimension; None for the whole volume at once.
     """
-    arrays = [(*image, channels)]
+    arrays, sums = [(*image, channels)], (*image, labels)
     if window is None:
         arrays *= 2  # the network reads a copy, which is not in blocks
-    elif not is_small((*image, labels), np.float32):
-        arrays += [(window[0], *image[1:], labels)] * 2  # the rows that windows still change, before and after a step
-    return sum(BYTES * math.prod(shape) for shape in arrays if not is_small(shape, np.float32))
+    elif is_small(sums, np.float32):
+        arrays.append(sums)
+    else:
+        arrays += [(window[0], *sums[1:])] * 2  # the rows that windows still change, before and after a step
+    held = [BYTES * math.prod(shape) for shape in arrays if is_small(shape, np.float32)]
+    return BYTES * sum(map(math.prod, arrays)) - sum(held), sum(held)
+
+
+def window_bytes(plan: Plan, image: Sequence[int], labels: int, voxels: int) -> int:
+    """Returns the bytes that a process on a CPU needs to read an image and to predict its windows, without the arrays.
+
+    Args:
+      plan: the plan of a forward pass of all windows of a batch.
+      image: voxels of the image along each dimension.
+      labels: the number of labels.
+      voxels: voxels of all windows of a batch.
+    """
+    results = BYTES * labels * (2 * voxels + math.prod((_ROWS, *image[1:])))
+    tensors = 0 if plan.turns else int(_KEPT * plan.temporary * plan.devices)  # turns are counted elsewhere
+    return max(tensors + results, min(_READING, _SLABS * BYTES * math.prod(image)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +87,7 @@ class Prediction:
       dtype: the activation dtype.
       labels: the number of values that the network predicts for a voxel; None if it predicts no map.
       files: bytes of the temporary files, including the values that wait between turns.
+      windows: bytes of the windows and arrays of a process on a CPU; 0 for the whole image at once.
     """
 
     plan: Plan
@@ -71,11 +96,14 @@ class Prediction:
     dtype: str
     labels: int | None
     files: int
+    windows: int = 0
 
     @property
     def process(self) -> int | None:
-        """The bytes of a process that computes in turns on a CPU, with TensorFlow; None without turns."""
-        return start_ups(self.plan, 0)["turns"].process_memory if self.plan.turns else None
+        """The bytes of a process on a CPU, with TensorFlow but without pages of files; None for the image at once."""
+        turns = self.plan.turns
+        start = start_ups(self.plan, 0)["turns" if turns else "stacked"]
+        return start.process_memory - _LIBRARIES + self.windows if turns or self.windows else None
 
     @property
     def seconds(self) -> float | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
@@ -23,7 +24,6 @@ from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.engine.layout.regions import absolute
 from mtf_imaging.errors import DataError, ShapeError
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.blocks import Voxels
 from mtf_imaging.files.unfinished import Unfinished
 from mtf_imaging.inference.network import Slices, whole_shape
@@ -79,8 +79,7 @@ class SlicedLabels:
 
     def parts(self, order: PlaneOrder) -> Iterator[Region]:
         """Yields the region of each slab of `slabs`."""
-        plane = math.prod(self._shape) // self._shape[order.axis]
-        return order.parts(whole_region(self._shape), max(1, _SLAB_VOXELS // plane))
+        return order.slabs(self._shape, _SLAB_VOXELS)
 
     def compact(self, order: PlaneOrder) -> CompactLabels:
         """Returns all labels in process 0, while the other processes call `send`."""

@@ -1,7 +1,6 @@
 """Maps of a volume that are written in addition to its labels: probabilities, entropy and mutual information."""
 
 import dataclasses
-import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from mtf_imaging.data.formats.all_formats import write_map_slabs
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import OME_ZARR, OUTPUT_FORMATS, is_zarr
 from mtf_imaging.data.sampling.buckets import AnySampling
-from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
+from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.label_region import covered_region, needed_region, resampled_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
@@ -126,8 +125,7 @@ class SlicedMaps:
 
     def parts(self, order: PlaneOrder) -> Iterator[Region]:
         """Yields the region of each slab of `slabs`."""
-        plane = 4 * len(self._beyond) * math.prod(self._shape) // self._shape[order.axis]
-        yield from order.parts(whole_region(self._shape), max(1, _SLAB_BYTES // plane))
+        return order.slabs(self._shape, _SLAB_BYTES // (4 * len(self._beyond)))
 
     def send(self, order: PlaneOrder) -> None:
         """Sends the values of this process to process 0, which calls `slabs` with the same order."""

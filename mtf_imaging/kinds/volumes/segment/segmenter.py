@@ -12,6 +12,7 @@ from mtf_imaging.data.cases.cases import Case
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.formats.all_formats import write_label_slabs
 from mtf_imaging.data.formats.dicom.label_codes import LabelCodes
+from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.images.sources import ImageSource
 from mtf_imaging.data.images.spacing_table import NO_TABLE, SpacingTable
@@ -22,7 +23,6 @@ from mtf_imaging.data.records.manifest import is_plain_lits
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
 from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
-from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.blocks import is_small
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.unfinished import Unfinished

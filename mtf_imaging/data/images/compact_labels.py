@@ -1,7 +1,7 @@
 """Stores the labels of a whole volume in little memory, for reading in any order.
 
-Compressed files can only be read from the start, and two files of a case can have different axis orders. Scoring reads
-each file once into compressed chunks, and then reads the chunks several times, in the same order for both.
+Compressed files can only be read from the start, and two files of a case can have different axis orders. Each mask is
+read once into compressed chunks, which are then read several times, in the order of the other file.
 """
 
 import contextlib
@@ -11,8 +11,7 @@ import numpy as np
 
 from mtf_imaging.data.images.sources import VoxelSource
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.evaluation.volume_scores.voxels import Region
-from mtf_imaging.files.blocks import bounds, overlaps
+from mtf_imaging.files.blocks import Region, bounds, overlaps
 from mtf_imaging.files.reading import memory_named
 
 _CHUNK = 32  # voxels along each axis
