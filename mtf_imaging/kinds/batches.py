@@ -89,7 +89,7 @@ class Steps(Generic[Image, Read, Result]):
 
         waiting: Iterator[Made | None] = iter(())
         batch, read = read_next()
-        with concurrent.futures.ThreadPoolExecutor(1) as thread:
+        with concurrent.futures.ThreadPoolExecutor(1, "around the network") as thread:
             while batch:
                 if read and all(map(self.is_small, read.values())):
                     around = thread.submit(lambda before: ([*before], read_next()), waiting)
