@@ -27,7 +27,7 @@ from mtf_imaging.evaluation.volume_scores.compact_labels import CompactLabels
 from mtf_imaging.files.blocks import is_small
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.unfinished import Unfinished
-from mtf_imaging.inference.network import as_network
+from mtf_imaging.inference.network import Network, as_network, of_function
 from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.volumes.segment.images import crop_of, input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
@@ -91,30 +91,25 @@ class Segmenter:
 
     def read_small(self, source: ImageSource) -> Input | None:
         """Returns the input of the network if it and the probabilities stay in memory and this process is alone."""
-        from mtf_imaging.engine.meshes.group import ALONE  # imported here because it imports TensorFlow
-
-        values = max(len(source.channels), self._num_values)
+        channels, values = len(source.channels), self.description.num_outputs + 1  # with the entropy
         grids = self.sampling.grids or (self.grid(source.geometry),)
-        if not is_alone() or not all(is_small((*grid, values), np.float32) for grid in grids):
-            return None
-        return self._read(source, lambda grid: (ALONE, whole_region(grid)))
+        if is_alone() and all(is_small((*grid, max(channels, values)), np.float32) for grid in grids):
+            return self._read(source, of_function(np.asarray, channels, values))
+        return None
 
-    def _read(self, source: ImageSource, place: Callable[[Grid], tuple["Group", Region]]) -> Input:
-        """Reads and resamples an image; `place` returns the processes and the region of this one for a grid."""
+    def _read(self, source: ImageSource, network: Network) -> Input:
+        """Returns what this process passes to a network."""
         own = self.description
         with contextlib.closing(source):
             crop, cropped = crop_of(source, self.sampling, own)
-            grid = self.grid(cropped.geometry)
-            group, region = place(grid)
-            statistics = _statistics(group, cropped, own)
-            image = input_region(cropped, self.sampling, region, self.window, own, statistics)
-            group.first(source.check)
+            slices = network.slices(grid := self.grid(cropped.geometry))
+            *region, channels = slices.inputs[slices.group.index]
+            statistics = _statistics(slices.group, cropped, own)
+            image = input_region(cropped, self.sampling, tuple(region), self.window, own, statistics)
+            slices.group.first(source.check)
+        if channels.stop - channels.start < image.shape[-1]:
+            image = image[(*whole_region(image.shape[:3]), channels)]
         return Input(crop, grid, image)
-
-    @property
-    def _num_values(self) -> int:
-        """The number of values that the network returns for each voxel."""
-        return self.description.num_outputs + int(self.maps.uncertainty)
 
     def segment(
         self,
@@ -136,17 +131,10 @@ class Segmenter:
           DataError: the file is damaged, or the network returned NaN or infinity.
         """
         own = self.description
-        network = as_network(predict_probabilities, len(source.channels), self._num_values)
-
-        def place(grid: Grid) -> tuple["Group", Region]:
-            slices = network.slices(grid)
-            return slices.group, slices.inputs[slices.group.index][:3]
-
-        crop, grid, image = small or self._read(source, place)
+        count = own.num_outputs + int(self.maps.uncertainty)
+        network = as_network(predict_probabilities, len(source.channels), count)
+        crop, grid, image = small or self._read(source, network)
         slices = network.slices(grid)
-        channels = slices.inputs[slices.group.index][3]
-        if channels.stop - channels.start < image.shape[-1]:
-            image = image[(*whole_region(image.shape[:3]), channels)]
         place = source.geometry, self.sampling
         factors = self.cleanup.factors(own)
         begun = None if self.maps.names or is_small(image.shape, image.dtype) else begun
