@@ -97,8 +97,7 @@ class Steps(Generic[Image, Read, Result]):
                     made, (batch, read) = around.result()
                     yield from made
                 else:
-                    yield from waiting
-                    waiting = iter(())
+                    yield from waiting  # then it yields nothing more
                     yield from finish(batch, read, self._infer(images, read, faults))
                     batch, read = read_next()
             yield from waiting
