@@ -5,19 +5,22 @@
 
 The network is that of the job `unet3d_real_ct`. Both programs read compressed CTs, resample them to a grid, predict
 them, resample the probabilities back and write compressed segmentations. Plain TensorFlow reads and writes with nibabel
-and resamples with SciPy. Each row is a new process, whose first case does not count: the network is built in it. Times
-are processor seconds of all threads, because other programs on the same cores hardly change them; the elapsed time
-gives the cases per minute. The rows take turns, and the table shows medians.
+and resamples with SciPy. Each row is a new process. The time from the second case to the last one counts: the network
+is built in the first case. Times are processor seconds, because other programs on the same cores hardly change them;
+the elapsed time, which is shorter where reading and writing overlap the network, gives the cases per minute. The rows
+take turns, and the table shows medians. `--root` names other versions of this repository, which take turns, too.
 """
 
 import argparse
 import collections
 import functools
 import json
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -38,55 +41,52 @@ ROWS = (*OURS, "plain whole", "plain window")
 
 
 class Parts:
-    """The processor seconds of each part of the work. A part that begins within another one interrupts it."""
+    """The processor seconds of each part of the work, and the elapsed seconds.
+
+    Reading, resampling and writing run in Python's threads, which are timed one by one. The rest of the time of the
+    process is that of the network, most of it in TensorFlow's threads.
+    """
 
     def __init__(self):
-        self._seconds, self._open, self._last = collections.Counter(), ["resampling"], time.process_time()
-        self._began, self._cases = time.perf_counter(), 0
-
-    def _switch(self):
-        now = time.process_time()
-        self._seconds[self._open[-1]] += now - self._last
-        self._last = now
+        self._seconds, self._own, self._begun = collections.Counter(), threading.local(), []
 
     def timed(self, function, part):
-        """Returns a function whose time counts as `part`."""
+        """Returns a function whose time counts as `part`, without that of the timed functions that it calls."""
 
         @functools.wraps(function)
         def call(*args, **kwargs):
-            self._switch()
-            self._open.append(part)
+            inner = self._own.__dict__.setdefault("inner", [0.0])
+            inner.append(0.0)
+            began = time.thread_time()
             try:
                 return function(*args, **kwargs)
             finally:
-                self._switch()
-                self._open.pop()
+                seconds = time.thread_time() - began
+                self._seconds[part] += seconds - inner.pop()
+                inner[-1] += seconds
 
         return call
 
-    def end_case(self):
-        """Counts a case; all times before the end of the first one are forgotten."""
-        self._switch()
-        self._cases += 1
-        if self._cases == 1:
-            self._seconds.clear()
-            self._began = time.perf_counter()
+    def begin_case(self):
+        """Is called before the network of a case."""
+        now = {"network": time.process_time(), "elapsed": time.perf_counter()}
+        self._begun.append(collections.Counter({**now, **self._seconds}))
 
     def result(self):
-        """Returns the seconds of each part for a case, and the elapsed seconds."""
-        count = self._cases - 1
-        per_case = {part: self._seconds[part] / count for part in PARTS}
-        return per_case | {"elapsed": (time.perf_counter() - self._began) / count}
+        """Returns the seconds of each part for a case, and the elapsed seconds, from the second case to the last."""
+        first, last = self._begun[1], self._begun[-1]
+        times = {name: (last[name] - first[name]) / (len(self._begun) - 2) for name in (*PARTS, "elapsed")}
+        times["network"] -= sum(times[name] for name in PARTS if name != "network")
+        return times
 
 
 def ours(folder, words):
     """Predicts all cases with `mtf-imaging predict`; returns the times."""
     from mtf_imaging.cli.main import main
-    from mtf_imaging.engine.program.program import Program
-    from mtf_imaging.kinds.volumes.segment import segmenter
+    from mtf_imaging.kinds.volumes.segment import labels, segmenter
 
     parts = Parts()
-    opened, written = segmenter.Segmenter.open, segmenter.Segmentation.write
+    opened, segmented = segmenter.Segmenter.open, segmenter.Segmenter.segment
 
     def open_source(*args):
         source = opened(*args)
@@ -96,12 +96,14 @@ def ours(folder, words):
                 cls.read = parts.timed(cls.read, "reading")
         return source
 
-    def write(*args):
-        parts.timed(written, "writing")(*args)
-        parts.end_case()
+    def segment(*args):
+        parts.begin_case()
+        return segmented(*args)
 
-    segmenter.Segmenter.open, segmenter.Segmentation.write = parts.timed(open_source, "reading"), write
-    Program._call = parts.timed(Program._call, "network")
+    segmenter.Segmenter.open, segmenter.Segmenter.segment = parts.timed(open_source, "reading"), segment
+    segmenter.input_region = parts.timed(segmenter.input_region, "resampling")
+    labels.Labeling.add = parts.timed(labels.Labeling.add, "resampling")
+    segmenter.Segmentation.write = parts.timed(segmenter.Segmentation.write, "writing")
     words = ["predict", "--model_dir", folder / "run", "--input", folder / "cases", "--output", folder / "ours", *words]
     if main([*map(str, words), "--overwrite"]):
         raise SystemExit("predict failed; see its message above")
@@ -120,23 +122,28 @@ def plain(folder, resolution, window):
     parts, model = Parts(), keras_unet.network()
     keras_unet.PATCH = (window,) * 3
     network = tf.function(model, reduce_retracing=True)
-    predict = parts.timed(functools.partial(keras_unet.predict, network, use_patches=bool(window)), "network")
+    predict = functools.partial(keras_unet.predict, network, use_patches=bool(window))
 
     def read(path):
         image = nibabel.load(path)
         return image, np.asarray(nibabel.as_closest_canonical(image).dataobj, np.float32)
 
-    for path in sorted((folder / "cases").glob("volume-*")):
-        image, values = parts.timed(read, "reading")(path)
+    def to_grid(values):
         low, high = keras_unet.LOW, keras_unet.HIGH
         there = [resolution / n for n in values.shape]
-        grid = np.clip((ndimage.zoom(values, there, order=1) - low) / (high - low), 0, 1)
-        probabilities = predict(grid)
-        back = [n / resolution for n in values.shape]
+        return np.clip((ndimage.zoom(values, there, order=1) - low) / (high - low), 0, 1)
+
+    def to_labels(probabilities, shape):
+        back = [n / resolution for n in shape]
         scores = [ndimage.zoom(probabilities[..., at], back, order=1) for at in range(keras_unet.CLASSES)]
-        labels = np.argmax(scores, axis=0).astype(np.uint8)
+        return np.argmax(scores, axis=0).astype(np.uint8)
+
+    for path in sorted((folder / "cases").glob("volume-*")):
+        parts.begin_case()
+        image, values = parts.timed(read, "reading")(path)
+        probabilities = predict(parts.timed(to_grid, "resampling")(values))
+        labels = parts.timed(to_labels, "resampling")(probabilities, values.shape)
         parts.timed(keras_unet.save, "writing")(labels, image, folder / path.name.replace("volume", "plain"))
-        parts.end_case()
     return parts.result()
 
 
@@ -175,30 +182,33 @@ def main(argv=None):
     parser.add_argument("--shape", type=int, nargs=3, default=(192, 192, 128), help="voxels of a CT")
     parser.add_argument("--resolution", type=int, default=96, help="voxels of the grid along each axis")
     parser.add_argument("--window", type=int, default=64, help="voxels of the window along each axis")
-    parser.add_argument("--cases", type=int, default=4, help="number of CTs; the first one does not count")
+    parser.add_argument("--cases", type=int, default=8, help="number of CTs; the first and the last one do not count")
     parser.add_argument("--rounds", type=int, default=3, help="measurements of each row")
     parser.add_argument("--rows", type=lambda text: text.split(","), default=[*ROWS], help=", ".join(ROWS))
+    parser.add_argument("--root", type=Path, nargs="+", default=[ROOT], help="versions of this repository to compare")
     parser.add_argument("--worker", nargs=2, metavar=("FOLDER", "ROW"), help=argparse.SUPPRESS)
     flags = parser.parse_args(argv)
     if flags.worker:
         worker(Path(flags.worker[0]), flags.worker[1], flags.resolution, flags.window)
         return
-    measured = {row: [] for row in flags.rows}
+    measured = {(row, root): [] for row in flags.rows for root in flags.root}
     with tempfile.TemporaryDirectory() as folder:
         prepare(Path(folder), flags)
-        for row in flags.rows * flags.rounds:
+        for row, root in [*measured] * flags.rounds:
             words = ["--resolution", flags.resolution, "--window", flags.window, "--worker", folder, row]
-            command = [sys.executable, "-m", "benchmarks.prediction_speed", *map(str, words)]
-            done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
-            measured[row].append(json.loads(done.stdout.splitlines()[-1]))
-            print(f"{row}: {measured[row][-1]}", file=sys.stderr, flush=True)
+            command = [sys.executable, __file__, *map(str, words)]
+            environment = {**os.environ, "PYTHONPATH": f"{root}"}
+            done = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, check=True, env=environment)
+            measured[row, root].append(json.loads(done.stdout.splitlines()[-1]))
+            print(f"{row}, {root}: {measured[row, root][-1]}", file=sys.stderr, flush=True)
     rows = []
-    for row, times in measured.items():
+    for (row, root), times in measured.items():
         part = {name: statistics.median(each[name] for each in times) for name in (*PARTS, "elapsed")}
         total = sum(part[name] for name in PARTS)
         shares = [f"{part[name]:.2f} ({part[name] / total:.0%})" for name in PARTS]
-        rows.append([row, f"{60 / part['elapsed']:.1f}", f"{total:.2f}", *shares])
-    print(markdown(["", "cases a minute", "processor seconds a case", *PARTS], rows))
+        name = row if len(flags.root) == 1 else f"{row}, {root}"
+        rows.append([name, f"{60 / part['elapsed']:.1f}", f"{part['elapsed']:.2f}", f"{total:.2f}", *shares])
+    print(markdown(["", "cases a minute", "elapsed seconds", "processor seconds", *PARTS], rows))
 
 
 if __name__ == "__main__":

@@ -120,6 +120,15 @@ def no_gin_configuration():
     _clear_gin()
 
 
+@pytest.fixture(autouse=True)
+def keras_computes_in_float32():
+    """No test gets the dtype with which an earlier one has built a network of Keras."""
+    yield
+    if "keras" in sys.modules:
+        sys.modules["keras"].config.set_floatx("float32")
+        sys.modules["keras"].config.set_dtype_policy("float32")
+
+
 def _python_variables():
     return {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
 

@@ -1,5 +1,6 @@
 """The steps from images to predictions, in batches; predictions, evaluations and held-out scores share them."""
 
+import concurrent.futures
 import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,8 @@ class Steps(Generic[Image, Read, Result]):
       batch_size: the maximum number of images in a batch.
       batch_key: a function of an image; the images of a batch have equal results. If it raises an error for an image,
         the image is alone in its batch.
+      is_small: whether an image that was read needs so little memory that, while it is computed, a thread writes the
+        images before it and reads those after it.
     """
 
     path: Callable[[Image], Path]
@@ -48,6 +51,7 @@ class Steps(Generic[Image, Read, Result]):
     infer: Callable[[Sequence[Image], Sequence[Read]], Sequence[Result]]
     batch_size: int = 1
     batch_key: Callable[[Image], object] = lambda image: None
+    is_small: Callable[[Read], bool] = lambda read: False
 
     def each(
         self,
@@ -57,25 +61,46 @@ class Steps(Generic[Image, Read, Result]):
     ) -> Iterator[Made | None]:
         """Reads and predicts images, and yields what a function makes of each prediction, in order.
 
-        The arrays of an image are freed before the next batch is read.
+        The arrays of an image are freed before the next batch is read, unless the batch is small. Only this function's
+        caller computes predictions.
 
         Args:
           images: the images by number.
-          use: a function of the number of an image, what `read` returned, and the prediction.
+          use: a function of the number of an image, what `read` returned, and the prediction. It runs in a thread while
+            small images are computed.
           faults: receives the errors of single images, for which the result is None; None raises them.
         """
-        for batch in batches([*images], self.batch_size, lambda number: self.batch_key(images[number])):
-            read: dict[int, Read] = {}
+        upcoming = batches([*images], self.batch_size, lambda number: self.batch_key(images[number]))
+
+        def read_next() -> tuple[list[int], dict[int, Read]]:
+            batch, read = next(upcoming, []), {}
             for number in batch:
                 with self._collecting(images[number], faults):
                     read[number] = self.read(images[number])
-            results = self._infer(images, read, faults)
+            return batch, read
+
+        def finish(batch: list[int], read: dict[int, Read], results: dict[int, Result]) -> Iterator[Made | None]:
             for number in batch:
                 made = None
                 if number in results:
                     with self._collecting(images[number], faults):
                         made = use(number, read.pop(number), results.pop(number))
                 yield made
+
+        waiting: Iterator[Made | None] = iter(())
+        batch, read = read_next()
+        with concurrent.futures.ThreadPoolExecutor(1, "around the network") as thread:
+            while batch:
+                if read and all(map(self.is_small, read.values())):
+                    around = thread.submit(lambda before: ([*before], read_next()), waiting)
+                    waiting = finish(batch, read, self._infer(images, read, faults))
+                    made, (batch, read) = around.result()
+                    yield from made
+                else:
+                    yield from waiting  # then it yields nothing more
+                    yield from finish(batch, read, self._infer(images, read, faults))
+                    batch, read = read_next()
+            yield from waiting
 
     def _infer(
         self, images: Mapping[int, Image], read: Mapping[int, Read], faults: CaseFaults | None

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
+
 from mtf_imaging.files.case_errors import CaseFaults
 from mtf_imaging.files.output_folder import writing_to
 from mtf_imaging.inference.network import Network
-from mtf_imaging.kinds.batches import Image, Read, Result, in_progress
+from mtf_imaging.kinds.batches import Image, Read, Result
 from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.output import subfolders
 from mtf_imaging.kinds.predicted import Planned, PredictedImages
@@ -49,7 +51,7 @@ def predict_images(
     kind.begun = {image.key: record.begun(number) for number, image in unfinished.items()}
     rows = {number: record.result(number) for number in range(len(images)) if number not in unfinished}
 
-    def write(number: int, read: Read, result: Result) -> None:
+    def write(number: int, read: Read, result: Result) -> bool:
         own: list[dict[str, Any]] | None = [] if files.shared else None
         with record.writing(number, own):
             made = kind.write(images[number], read, result, files.images[number].outputs, record.provenance)
@@ -57,6 +59,8 @@ def predict_images(
             if own is not None:
                 own += made
         rows[number] = own or []
+        bar.update()
+        return True
 
     outputs = [path for image in files.images for path in image.outputs]
     folder = files.folder
@@ -66,9 +70,11 @@ def predict_images(
             stack.callback(begun.close)
         if unfinished:
             assert network is not None
-            made = kind.steps(network).each(unfinished, write, faults)
-            for _ in in_progress(made, len(unfinished), "predict", kind.noun, progress):
-                pass
+            with tqdm(
+                total=len(unfinished), desc="predict", unit=kind.noun, disable=not progress, dynamic_ncols=True
+            ) as bar:
+                for is_written in kind.steps(network).each(unfinished, write, faults):
+                    bar.update(not is_written)
         if files.shared:
             with record.writing_shared():
                 kind.write_shared(files.shared, [(images[number], rows[number]) for number in sorted(rows)])

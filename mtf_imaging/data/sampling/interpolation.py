@@ -33,6 +33,7 @@ def axis_order(shape: tuple[int, ...], spans: Spans) -> list[int]:
     return sorted(range(3), key=lambda axis: spans[axis].size / shape[axis])
 
 
+@functools.lru_cache(maxsize=16)  # the slabs of a volume use the same matrices
 def weights(n: int, span: Span) -> "scipy.sparse.csr_array":
     """Returns a sparse matrix `[size, n]` of interpolation weights; row j has the weights of voxel j.
 
@@ -65,7 +66,6 @@ def _nearest(n: int, span: Span) -> "scipy.sparse.csr_array":
     return scipy.sparse.csr_array(entries, shape=(span.size, n))
 
 
-@functools.lru_cache(maxsize=16)  # the slabs of a volume use the same matrices
 def _splines(n: int, span: Span) -> "scipy.sparse.csr_array":
     """Returns the values of splines at the centers; the spline of row i of the identity is 1 at voxel i."""
     scales, offset = (span.step, 1.0), (span.start + span.step / 2 - 0.5, 0.0)

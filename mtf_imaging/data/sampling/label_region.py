@@ -103,10 +103,10 @@ def labels_of_region(
     if not labels.size:
         return labels
     inside = covered_region(grid, spans, region)
+    rule = description if factors is None else description.of_probabilities
     values = resampled_region(probabilities, grid, spans, region)[inside]
-    if factors is not None:
-        values, description = description.probabilities(values) * factors, description.of_probabilities
-    labels[inside] = description.to_labels(values)
+    for into, plane in zip(labels[inside], values, strict=True):  # a plane stays in the cache
+        into[...] = rule.to_labels(plane if factors is None else description.probabilities(plane) * factors)
     return labels
 
 

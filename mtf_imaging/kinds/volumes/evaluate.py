@@ -33,7 +33,7 @@ from mtf_imaging.files.run_folder import check_no_run
 from mtf_imaging.kinds.output import PICTURES, PREDICTIONS, check_results, write_picture
 from mtf_imaging.kinds.predicted import ResultFiles, Scoring
 from mtf_imaging.kinds.volumes.segment.images import find_cases_of
-from mtf_imaging.kinds.volumes.segment.segmenter import Segmentation, Segmenter
+from mtf_imaging.kinds.volumes.segment.segmenter import Input, Segmentation, Segmenter
 from mtf_imaging.settings.inference import EvaluateSettings
 
 
@@ -41,11 +41,13 @@ class ReadCase(NamedTuple):
     """A case to segment.
 
     Attributes:
-      source: the image, whose voxels are read later.
+      source: the image.
+      small: the input of the network; None if it is so large that it is read later.
       reference: the labels; None without labels.
     """
 
     source: ImageSource
+    small: Input | None
     reference: CompactLabels | None = None
 
 
@@ -73,7 +75,7 @@ class CaseScoring(Scoring[Case, ReadCase, Segmentation]):
         own, source = self._segmenter, self._segmenter.open(image)
         reference = read_compact(open_mask(image.labels, source, own.description))
         check_scored(image.labels, reference, own.description)  # before the network computes the case
-        return ReadCase(source, reference)
+        return ReadCase(source, own.read_small(source), reference)
 
     def score(self, image: Case, read: ReadCase, result: Segmentation, files: ResultFiles) -> Pair:
         own, reference, place = self._segmenter.description, read.reference, read.source.geometry

@@ -121,9 +121,15 @@ class Images(PredictedImages[Case, ReadCase, Segmentation]):
     def steps(self, network: Network) -> Steps[Case, ReadCase, Segmentation]:
         def infer(cases: Sequence[Case], read: Sequence[ReadCase]) -> list[Segmentation]:
             pairs = zip(cases, read, strict=True)
-            return [self.segmenter.segment(one.source, network, self.begun.get(case.key)) for case, one in pairs]
+            return [
+                self.segmenter.segment(one.source, network, self.begun.get(case.key), one.small) for case, one in pairs
+            ]
 
-        return Steps(operator.attrgetter("volume"), lambda case: ReadCase(self.segmenter.open(case)), infer)
+        def read(case: Case) -> ReadCase:
+            source = self.segmenter.open(case)
+            return ReadCase(source, self.segmenter.read_small(source))
+
+        return Steps(operator.attrgetter("volume"), read, infer, is_small=lambda one: one.small is not None)
 
     def send(self, result: Segmentation) -> None:
         result.send()

@@ -182,6 +182,11 @@ class Labeling:
         if alone:
             self._rows.keep(self._first_needed())
 
+    def of_all(self, probabilities: np.ndarray) -> SlicedLabels:
+        """Returns the labels, if all probabilities come at once."""
+        self.add(slice(0, len(probabilities)), probabilities)
+        return self.finish()
+
     def finish(self) -> SlicedLabels:
         """Returns the labels.
 

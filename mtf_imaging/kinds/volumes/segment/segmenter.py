@@ -2,9 +2,10 @@
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -26,7 +27,8 @@ from mtf_imaging.evaluation.cleanup.cleanup import AS_FOUND, Cleanup
 from mtf_imaging.files.blocks import is_small
 from mtf_imaging.files.provenance.provenance import Provenance
 from mtf_imaging.files.unfinished import Unfinished
-from mtf_imaging.inference.network import as_network
+from mtf_imaging.inference.network import Network, as_network, of_function
+from mtf_imaging.kinds.networks import is_alone
 from mtf_imaging.kinds.volumes.segment.images import crop_of, input_region, source_statistics
 from mtf_imaging.kinds.volumes.segment.labels import Labeling, SlicedLabels
 from mtf_imaging.kinds.volumes.segment.maps import NO_MAPS, MapChoice, Maps
@@ -36,6 +38,20 @@ if TYPE_CHECKING:
 
 # image [x, y, z, channels] float32 -> probabilities [x, y, z, classes or regions]
 PredictProbabilities = Callable[[np.ndarray], np.ndarray]
+
+
+class Input(NamedTuple):
+    """The input of the network for one volume.
+
+    Attributes:
+      crop: the region of the volume that is resampled.
+      grid: the voxels of the network's input along x, y and z.
+      image: the region of this process, float32 `[x, y, z, channels]`.
+    """
+
+    crop: Region
+    grid: Grid
+    image: np.ndarray
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +89,34 @@ class Segmenter:
         """Returns the voxels of the network's input along x, y and z for a volume."""
         return self.sampling.choose(geometry.shape, geometry.spacing).grid
 
+    def read_small(self, source: ImageSource) -> Input | None:
+        """Returns the input of the network if it and the probabilities stay in memory and this process is alone."""
+        channels, values = len(source.channels), self.description.num_outputs + 1  # with the entropy
+        grids = self.sampling.grids or (self.grid(source.geometry),)
+        if is_alone() and all(is_small((*grid, max(channels, values)), np.float32) for grid in grids):
+            return self._read(source, of_function(np.asarray, channels, values))
+        return None
+
+    def _read(self, source: ImageSource, network: Network) -> Input:
+        """Returns what this process passes to a network."""
+        own = self.description
+        with contextlib.closing(source):
+            crop, cropped = crop_of(source, self.sampling, own)
+            slices = network.slices(grid := self.grid(cropped.geometry))
+            *region, channels = slices.inputs[slices.group.index]
+            statistics = _statistics(slices.group, cropped, own)
+            image = input_region(cropped, self.sampling, tuple(region), self.window, own, statistics)
+            slices.group.first(source.check)
+        if channels.stop - channels.start < image.shape[-1]:
+            image = image[(*whole_region(image.shape[:3]), channels)]
+        return Input(crop, grid, image)
+
     def segment(
-        self, source: ImageSource, predict_probabilities: PredictProbabilities, begun: Unfinished | None = None
+        self,
+        source: ImageSource,
+        predict_probabilities: PredictProbabilities,
+        begun: Unfinished | None = None,
+        small: Input | None = None,
     ) -> "Segmentation":
         """Segments one volume.
 
@@ -82,6 +124,7 @@ class Segmenter:
           source: the volume, as returned by `open`.
           predict_probabilities: the network. If it is a `Network`, all processes make the same call.
           begun: the labels that an earlier process has finished, if the volume is so large that it takes long.
+          small: the result of `read_small`; None reads the image.
 
         Raises:
           ShapeError: the network returned an array of the wrong shape.
@@ -90,27 +133,20 @@ class Segmenter:
         own = self.description
         count = own.num_outputs + int(self.maps.uncertainty)
         network = as_network(predict_probabilities, len(source.channels), count)
-        with contextlib.closing(source):
-            crop, cropped = crop_of(source, self.sampling, own)
-            slices = network.slices(self.grid(cropped.geometry))
-            *region, channels = slices.inputs[slices.group.index]
-            statistics = _statistics(slices.group, cropped, own)
-            image = input_region(cropped, self.sampling, tuple(region), self.window, own, statistics)
-            slices.group.first(source.check)
-        if channels.stop - channels.start < image.shape[-1]:
-            image = image[(*whole_region(image.shape[:3]), channels)]
+        crop, grid, image = small or self._read(source, network)
+        slices = network.slices(grid)
         place = source.geometry, self.sampling
         factors = self.cleanup.factors(own)
         begun = None if self.maps.names or is_small(image.shape, image.dtype) else begun
         labeling = Labeling(slices.first_values(own.num_outputs), *place, source.path, own, crop, factors, begun)
-        if not self.maps.names:
+        maps, label = None, labeling.finish
+        if small or self.maps.names:
+            values = slices.predict_image(image)
+            label = functools.partial(labeling.of_all, values[..., : own.num_outputs])
+            maps = Maps(self.maps, slices, values, *place, own, crop) if self.maps.names else None
+        else:
             slices.predict_parts(image, labeling.add, labeling.first)
-            return Segmentation(source, labeling.finish(), None, self.cleanup, own.stored, crop)
-        values = slices.predict_image(image)
-        del cropped, image
-        labeling.add(slice(0, len(values)), values[..., : own.num_outputs])
-        maps = Maps(self.maps, slices, values, *place, own, crop)
-        return Segmentation(source, labeling.finish(), maps, self.cleanup, own.stored, crop)
+        return Segmentation(source, label, maps, self.cleanup, own.stored, crop)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +157,7 @@ class Segmentation:
 
     Attributes:
       source: the volume.
-      labels: the labels on the voxels of the volume.
+      label: returns the labels on the voxels of the volume, which are computed when they are first used.
       maps: the maps to write in addition to the labels; None for none.
       cleanup: rules that the labels must obey before they are written.
       stored: the values of the labels in files; see `Description`.
@@ -129,11 +165,16 @@ class Segmentation:
     """
 
     source: ImageSource
-    labels: SlicedLabels
+    label: Callable[[], SlicedLabels]
     maps: Maps | None
     cleanup: Cleanup
     stored: Mapping[int, int]
     crop: Region
+
+    @functools.cached_property
+    def labels(self) -> SlicedLabels:
+        """The labels on the voxels of the volume."""
+        return self.label()
 
     def send(self) -> None:
         """Sends the labels and maps of this process to process 0."""
