@@ -1,15 +1,23 @@
 """Labels of regions of a volume: the same as those of the whole volume, from few voxels of the grid."""
 
+import dataclasses
 import itertools
 
 import numpy as np
 import pytest
 
+from mtf_imaging.data.description.description import LITS, UNCLEAR, Description
 from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region, region_of_slice
+from mtf_imaging.data.sampling.label_region import (
+    label_slabs,
+    labels_of_region,
+    needed_region,
+    region_of_slice,
+    resampled_region,
+)
 from mtf_imaging.data.sampling.regions import region_shape
-from mtf_imaging.data.sampling.sampling import Sampling, way_back
+from mtf_imaging.data.sampling.sampling import AVERAGE, LINE, NEAREST, SPLINE, Sampling, Span, way_back
 from tests.data.resampling import resample_to_labels
 
 SHAPE, SPACING = (13, 22, 17), (1.1, 0.8, 1.5)
@@ -62,3 +70,60 @@ def test_slabs_are_as_thick_as_memory_allows(monkeypatch, nbytes, planes):
     assert slabs[0][2].start == 0
     assert slabs[-1][2].stop == SHAPE[2]
     assert {region_shape(slab)[:2] for slab in slabs} == {SHAPE[:2]}
+
+
+REGIONS = Description(
+    channels=("CT",),
+    labels={"liver": 1, "lesion": 2},
+    masks={"liver": (1, 2), "lesion": (2,)},
+    region_order=(1, 2),
+)
+DESCRIPTIONS = {
+    "classes": (LITS, 3),
+    "logits": (dataclasses.replace(LITS, has_logits=True), 3),
+    "regions": (REGIONS, 2),
+    "logits of regions": (dataclasses.replace(REGIONS, has_logits=True), 2),
+    "one label twice": (dataclasses.replace(REGIONS, region_order=(1, 1)), 2),
+}
+
+
+@pytest.mark.parametrize("factors", [None, (0.5, 2.0, 3.0)], ids=["as they are", "weighted"])
+@pytest.mark.parametrize("kernel", [AVERAGE, LINE, SPLINE, NEAREST])
+@pytest.mark.parametrize(("description", "values"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_labels_equal_those_of_interpolated_values(monkeypatch, description, values, kernel, factors):
+    monkeypatch.setattr(label_region, "_PART_VALUES", 60)
+    rng, grid = np.random.default_rng(7), (12, 10, 9)
+    back = tuple(Span(0.0, n, size, kernel=kernel) for n, size in zip(grid, (29, 17, 30), strict=True))
+    factors = None if factors is None else np.array(factors[:values])
+    for noise in (0.0, 0.2, 1.0):
+        # Blocks of voxels with one label each, and values close to the decision.
+        blocks = np.kron(rng.random((3, 3, 3, values)), np.ones((4, 4, 4, 1)))[:12, :10, :9]
+        field = (noise * rng.random((*grid, values)) + (1 - noise) * np.rint(2 * blocks) / 2).astype(np.float32)
+        field = 4 * field - 2 if description.has_logits else field
+        resampled = resampled_region(field, grid, back, whole_region((29, 17, 30)))
+        if factors is None:
+            expected = description.to_labels(resampled)
+        else:
+            expected = description.of_probabilities.to_labels(description.probabilities(resampled) * factors)
+        labels = labels_of_region(field, grid, back, whole_region((29, 17, 30)), description, factors)
+        np.testing.assert_array_equal(labels, expected)
+        assert len(np.unique(expected)) > 1
+
+
+def test_weights_of_splines_can_make_another_label_than_that_of_all_voxels():
+    field = np.zeros((8, 8, 8, 2), np.float32)
+    field[..., 1] = 0.1
+    field[4, ..., 1] = 9.0
+    back = tuple(Span(0.0, 8, 24, kernel=SPLINE) for _ in range(3))
+    assert LITS.to_labels(field).all()
+    assert not labels_of_region(field, (8, 8, 8), back, whole_region((24, 24, 24))).all()
+
+
+@pytest.mark.parametrize(("description", "values"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_close_decisions_are_unclear(description, values):
+    decided = np.full((2, values), 0.0 if description.has_logits else 0.5, np.float32)
+    decided[0, 1], decided[1, 1] = decided[0, 1] + 1e-6, decided[1, 1] + 0.3
+    if description.region_order is not None:
+        decided[1, 0] -= 0.2
+    sure = UNCLEAR if description.region_order == (1, 1) else description.to_labels(decided)[1]
+    assert description.clear_labels(decided).tolist() == [UNCLEAR, sure]

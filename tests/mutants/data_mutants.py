@@ -199,14 +199,10 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/sampling/label_region.py",
         "tests/data/test_label_region.py",
-        ("int(columns.max()) + 1)", "int(columns.max()))"),
-        (
-            "    values = resampled_region(probabilities, grid, spans, region)[inside]",
-            "    values, inside = resampled_region(probabilities, grid, spans, region), slice(None)",
-            "",
-            _SAMPLING,
-        ),
-        ("rows[:, source[axis].start : source[axis].stop]", "rows[:, : source[axis].stop - source[axis].start]"),
+        ("int(last[at.stop - 1]))", "int(last[at.stop - 1]) - 1)"),
+        ("        label(absolute(inside, region))", "        label(region)", "", _SAMPLING),
+        (" == np.max(voxels) != UNCLEAR", " == np.max(voxels)"),
+        (" and not any(span.kernel == SPLINE for span in spans)", ""),
     ),
     *mutants(
         "mtf_imaging/data/images/orientation.py",

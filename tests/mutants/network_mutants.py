@@ -75,7 +75,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/description/description.py",
         _PREDICTIONS,
-        ("(0.0 if self.has_logits else 0.5)", "0.5"),
+        ("return 0.0 if self.has_logits else 0.5", "return 0.5"),
     ),
     *mutants(
         "mtf_imaging/data/sampling/sampling.py",

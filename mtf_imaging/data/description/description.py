@@ -11,6 +11,8 @@ from mtf_imaging.data.intensities.schemes import Intensity, channel_intensity
 from mtf_imaging.errors import DataError
 
 BACKGROUND = 0
+UNCLEAR = 255  # see `Description.clear_labels`
+_MARGIN = 1e-5  # of the largest value; rounding errors are smaller
 LITS_RULES, ANY_RULES = "lits", "any"
 
 
@@ -116,6 +118,10 @@ class Description:
         """The description of a network that predicts probabilities, with the same labels."""
         return dataclasses.replace(self, has_logits=False)
 
+    @property
+    def _threshold(self) -> float:
+        return 0.0 if self.has_logits else 0.5
+
     def to_labels(self, values: np.ndarray) -> np.ndarray:
         """Returns the most probable label of each voxel.
 
@@ -133,7 +139,27 @@ class Description:
                 highest = np.maximum(highest, value)
             return labels
         for index, value in enumerate(self.region_order):
-            labels[values[..., index] > (0.0 if self.has_logits else 0.5)] = value
+            labels[values[..., index] > self._threshold] = value
+        return labels
+
+    def clear_labels(self, values: np.ndarray) -> np.ndarray:
+        """Returns the labels of `to_labels`, but `UNCLEAR` where the decision is close.
+
+        Weighted averages of voxels with one clear label have this label, even with rounding errors.
+        """
+        labels = self.to_labels(values)
+        margin = _MARGIN * max(1.0, float(values.max(initial=0)), -float(values.min(initial=0)))
+        if self.region_order is None:
+            highest, *others = np.moveaxis(values, -1, 0)
+            second = np.full_like(highest, -np.inf)
+            for value in others:
+                second = np.maximum(second, np.minimum(highest, value))
+                highest = np.maximum(highest, value)
+            is_close = highest - second < margin
+        else:
+            is_close = (abs(values - self._threshold) < margin).any(axis=-1)
+            is_close |= len({*self.region_order}) < len(self.region_order)  # voxels of one label differ in their masks
+        labels[is_close] = UNCLEAR
         return labels
 
     def check_lesions(self, where: str) -> None:

@@ -84,6 +84,9 @@ _MATRICES = {
 
 def multiply(matrix: "scipy.sparse.csr_array", data: np.ndarray, axis: int) -> np.ndarray:
     """Contracts `axis` of `data` with the columns of `matrix`; returns float32."""
-    moved = np.moveaxis(data, axis, 0)
+    # The other axes keep their order in memory, so that long runs are copied.
+    others = sorted((other for other in range(data.ndim) if other != axis), key=lambda other: -data.strides[other])
+    order = [axis, *others]
+    moved = data.transpose(order)
     flat = np.ascontiguousarray(moved, np.float32).reshape(moved.shape[0], -1)
-    return np.moveaxis((matrix @ flat).reshape(-1, *moved.shape[1:]), 0, axis)
+    return (matrix @ flat).reshape(-1, *moved.shape[1:]).transpose(np.argsort(order))

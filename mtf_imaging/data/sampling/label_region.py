@@ -1,16 +1,21 @@
 """Computes the labels in a region of a volume from the probabilities in the part of the grid that it needs."""
 
+import functools
+import math
 from collections.abc import Iterator
 
 import numpy as np
+import scipy  # loads its modules when they are used
 
-from mtf_imaging.data.description.description import LITS, Description
+from mtf_imaging.data.description.description import LITS, UNCLEAR, Description
 from mtf_imaging.data.sampling.grid import Grid, Region
 from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
-from mtf_imaging.data.sampling.regions import moved, overlap, region_shape
-from mtf_imaging.data.sampling.sampling import Span, Spans
+from mtf_imaging.data.sampling.regions import halves, moved, overlap, region_shape
+from mtf_imaging.data.sampling.sampling import SPLINE, Span, Spans
+from mtf_imaging.engine.layout.regions import absolute
 
 _SLAB_BYTES = 32 << 20  # bytes of float32 probabilities; a few slabs exist at the same time
+_PART_VALUES = 1 << 17  # probabilities that are interpolated at once; they stay in the cache
 
 
 def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
@@ -43,13 +48,13 @@ def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
     """
     if not all(region_shape(region)):
         return (slice(0, 0),) * 3
-    needed = []
-    for n, span, at in zip(grid, spans, region, strict=True):
-        columns = weights(n, span)[at.start : at.stop].indices
-        needed.append(slice(int(columns.min()), int(columns.max()) + 1))
-    return tuple(needed)
+    ends = map(needed_ends, grid, spans)
+    return tuple(
+        slice(int(first[at.start]), int(last[at.stop - 1])) for (first, last), at in zip(ends, region, strict=True)
+    )
 
 
+@functools.lru_cache(maxsize=16)  # as in `weights`
 def needed_ends(n: int, span: Span) -> tuple[np.ndarray, np.ndarray]:
     """Returns the start and the stop of the voxels of an axis of `n` voxels that each voxel of a span needs.
 
@@ -100,13 +105,32 @@ def labels_of_region(
       uint8 `[x, y, z]` with the shape of the region: the labels, 0 beyond the grid.
     """
     labels = np.zeros(region_shape(region), np.uint8)
-    if not labels.size:
-        return labels
-    inside = covered_region(grid, spans, region)
+    source, inside = needed_region(grid, spans, region), covered_region(grid, spans, region)
     rule = description if factors is None else description.of_probabilities
-    values = resampled_region(probabilities, grid, spans, region)[inside]
-    for into, plane in zip(labels[inside], values, strict=True):  # a plane stays in the cache
-        into[...] = rule.to_labels(plane if factors is None else description.probabilities(plane) * factors)
+
+    def decided(values: np.ndarray) -> np.ndarray:
+        return values if factors is None else description.probabilities(values) * factors
+
+    # Averages of voxels with one label have this label, so only voxels near a boundary are interpolated. The weights of
+    # splines can be negative.
+    clear = None
+    if not all(map(is_same, spans, grid)) and not any(span.kernel == SPLINE for span in spans):
+        clear = rule.clear_labels(decided(probabilities))
+
+    def label(part: Region) -> None:
+        there = moved(needed_region(grid, spans, part), source)
+        voxels = UNCLEAR if clear is None else clear[there]
+        if np.min(voxels) == np.max(voxels) != UNCLEAR:
+            labels[moved(part, region)] = voxels.flat[0]
+        elif math.prod(region_shape(part)) * probabilities.shape[-1] > _PART_VALUES:
+            for half in halves(part):
+                label(half)
+        else:
+            values = resampled_region(probabilities[there], grid, spans, part)
+            labels[moved(part, region)] = rule.to_labels(decided(values))
+
+    if labels[inside].size:
+        label(absolute(inside, region))
     return labels
 
 
@@ -120,14 +144,19 @@ def resampled_region(values: np.ndarray, grid: Grid, spans: Spans, region: Regio
     Returns:
       float32 `[x, y, z, values]` with the shape of the region. Voxels beyond the grid have the values of its edge.
     """
-    source = needed_region(grid, spans, region)
     for axis in (2, 0, 1):  # the values depend on the order
-        if axis != 2 and is_same(spans[axis], grid[axis]):
+        if is_same(spans[axis], grid[axis]):
             values = values.astype(np.float32, copy=False)
             continue
-        rows = weights(grid[axis], spans[axis])[region[axis].start : region[axis].stop]
-        values = multiply(rows[:, source[axis].start : source[axis].stop], values, axis)
+        values = multiply(_needed_weights(grid[axis], spans[axis], region[axis].start, region[axis].stop), values, axis)
     return values
+
+
+@functools.lru_cache(maxsize=1024)  # many parts of a volume have the same rows, and slicing takes long
+def _needed_weights(n: int, span: Span, start: int, stop: int) -> "scipy.sparse.csr_array":
+    """Returns the weights of some voxels of a span, without the voxels of the axis that they do not need."""
+    first, last = needed_ends(n, span)
+    return weights(n, span)[start:stop, int(first[start]) : int(last[stop - 1])]
 
 
 def covered_region(grid: Grid, spans: Spans, region: Region) -> Region:

@@ -63,6 +63,19 @@ def moved(region: Region, origin: Region) -> Region:
     return tuple(slice(at.start - o.start, at.stop - o.start) for at, o in zip(region, origin, strict=True))
 
 
+def halves(region: Region) -> tuple[Region, Region]:
+    """Returns the two halves of a region, which is divided along its longest axis.
+
+    >>> [half[1] for half in halves((slice(0, 2), slice(4, 9), slice(0, 5)))]
+    [slice(4, 6, None), slice(6, 9, None)]
+    """
+    shape = region_shape(region)
+    axis = shape.index(max(shape))
+    start, stop = region[axis].start, region[axis].stop
+    middle = (start + stop) // 2
+    return with_axis(region, axis, slice(start, middle)), with_axis(region, axis, slice(middle, stop))
+
+
 def overlap(first: slice, second: slice) -> slice:
     """Returns the overlap of two ranges; an empty one starts and ends at the same position."""
     start = max(first.start, second.start)
