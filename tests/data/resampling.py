@@ -7,8 +7,8 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, Description
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
-from mtf_imaging.data.sampling.interpolation import axis_order, is_same, multiply, nearest, weights
-from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, needed_region
+from mtf_imaging.data.sampling.interpolation import axis_order, is_same, multiply, nearest, needed_region, weights
+from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, region_shape
 from mtf_imaging.data.sampling.sampling import Span, Spans
 from mtf_imaging.data.sampling.slabs import Read, linear_slabs, nearest_slabs

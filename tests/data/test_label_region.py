@@ -9,13 +9,8 @@ import pytest
 from mtf_imaging.data.description.description import LITS, UNCLEAR, Description
 from mtf_imaging.data.sampling import label_region
 from mtf_imaging.data.sampling.grid import whole_region
-from mtf_imaging.data.sampling.label_region import (
-    label_slabs,
-    labels_of_region,
-    needed_region,
-    region_of_slice,
-    resampled_region,
-)
+from mtf_imaging.data.sampling.interpolation import needed_region
+from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, region_of_slice, resampled_region
 from mtf_imaging.data.sampling.regions import region_shape
 from mtf_imaging.data.sampling.sampling import AVERAGE, LINE, NEAREST, SPLINE, Sampling, Span, way_back
 from tests.data.resampling import resample_to_labels

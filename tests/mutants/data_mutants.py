@@ -178,6 +178,7 @@ MUTANTS = [
             "np.clip(np.rint(centers(span)), 0, n - 1).astype(np.int64)",
         ),
         ("columns + 0.5 - middles[:, None]", "columns - middles[:, None]"),
+        ("int(last[at.stop - 1]))", "int(last[at.stop - 1]) - 1)", "", "tests/data/test_label_region.py"),
         ("_triangles(n, span, max(1.0, span.step))", "_triangles(n, span, 1.0)"),
         ("    values *= (columns >= 0) & (columns < n)\n", "    columns = np.clip(columns, 0, n - 1)\n"),
         ("middles = np.clip(centers(span), 0, n)", "middles = centers(span)"),
@@ -199,7 +200,6 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/sampling/label_region.py",
         "tests/data/test_label_region.py",
-        ("int(last[at.stop - 1]))", "int(last[at.stop - 1]) - 1)"),
         ("        label(absolute(inside, region))", "        label(region)", "", _SAMPLING),
         (" == np.max(voxels) != UNCLEAR", " == np.max(voxels)"),
         (" and not any(span.kernel == SPLINE for span in spans)", ""),

@@ -1,10 +1,13 @@
 """Interpolation along single axes, as products with sparse matrices."""
 
 import functools
+from collections.abc import Iterable
 
 import numpy as np
 import scipy  # loads its modules when they are used
 
+from mtf_imaging.data.sampling.grid import Grid, Region
+from mtf_imaging.data.sampling.regions import region_shape
 from mtf_imaging.data.sampling.sampling import AVERAGE, LINE, NEAREST, SPLINE, Span, Spans
 
 _SMALLEST = 1e-8  # Smaller weights of a spline are dropped, so that a voxel depends on about 30 voxels of an axis.
@@ -90,3 +93,57 @@ def multiply(matrix: "scipy.sparse.csr_array", data: np.ndarray, axis: int) -> n
     moved = data.transpose(order)
     flat = np.ascontiguousarray(moved, np.float32).reshape(moved.shape[0], -1)
     return (matrix @ flat).reshape(-1, *moved.shape[1:]).transpose(np.argsort(order))
+
+
+def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
+    """Returns the voxels of a grid that the interpolation of a region needs; an empty region for an empty one.
+
+    Args:
+      grid: size of the grid in voxels along x, y, z.
+      spans: the interpolated voxels along x, y, z, in grid coordinates.
+      region: the region of the interpolated voxels.
+    """
+    if not all(region_shape(region)):
+        return (slice(0, 0),) * 3
+    ends = map(needed_ends, grid, spans)
+    return tuple(
+        slice(int(first[at.start]), int(last[at.stop - 1])) for (first, last), at in zip(ends, region, strict=True)
+    )
+
+
+@functools.lru_cache(maxsize=16)  # as in `weights`
+def needed_ends(n: int, span: Span) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the start and the stop of the voxels of an axis of `n` voxels that each voxel of a span needs.
+
+    Both never decrease.
+    """
+    rows = weights(n, span)
+    first, last = (each.reduceat(rows.indices, rows.indptr[:-1]) for each in (np.minimum, np.maximum))
+    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last) + 1
+
+
+@functools.lru_cache(maxsize=1024)  # many parts of a volume have the same rows, and slicing takes long
+def _needed_weights(n: int, span: Span, start: int, stop: int) -> "scipy.sparse.csr_array":
+    """Returns the weights of some voxels of a span, without the voxels of the axis that they do not need."""
+    first, last = needed_ends(n, span)
+    return weights(n, span)[start:stop, int(first[start]) : int(last[stop - 1])]
+
+
+def interpolated(values: np.ndarray, grid: Grid, spans: Spans, region: Region, axes: Iterable[int]) -> np.ndarray:
+    """Interpolates the values of a grid at the voxels of a region.
+
+    Args:
+      values: `[x, y, z, ...]` of the voxels `needed_region(grid, spans, region)`, any numeric type.
+      grid, spans, region: the same as in `needed_region`; the region is not empty.
+      axes: the order in which the axes are interpolated. The values depend on it, because float32 sums are rounded.
+
+    Returns:
+      float32 `[x, y, z, ...]` with the shape of the region. Voxels beyond the grid have the values of its edge.
+    """
+    for axis in axes:
+        if is_same(spans[axis], grid[axis]):
+            values = values.astype(np.float32, copy=False)
+        else:
+            rows = _needed_weights(grid[axis], spans[axis], region[axis].start, region[axis].stop)
+            values = multiply(rows, values, axis)
+    return values

@@ -1,17 +1,15 @@
 """Computes the labels in a region of a volume from the probabilities in the part of the grid that it needs."""
 
-import functools
 import math
 from collections.abc import Iterator
 
 import numpy as np
-import scipy  # loads its modules when they are used
 
 from mtf_imaging.data.description.description import LITS, UNCLEAR, Description
 from mtf_imaging.data.sampling.grid import Grid, Region
-from mtf_imaging.data.sampling.interpolation import is_same, multiply, nearest, weights
+from mtf_imaging.data.sampling.interpolation import interpolated, is_same, nearest, needed_region
 from mtf_imaging.data.sampling.regions import halves, moved, overlap, region_shape
-from mtf_imaging.data.sampling.sampling import SPLINE, Span, Spans
+from mtf_imaging.data.sampling.sampling import SPLINE, Spans
 from mtf_imaging.engine.layout.regions import absolute
 
 _SLAB_BYTES = 32 << 20  # bytes of float32 probabilities; a few slabs exist at the same time
@@ -36,33 +34,6 @@ def region_of_slice(grid: Grid, spans: Spans, region: Region) -> Region:
         slice(*(int(np.searchsorted(nearest(n, span), edge)) for edge in (at.start, at.stop)))
         for n, span, at in zip(grid, spans, region, strict=True)
     )
-
-
-def needed_region(grid: Grid, spans: Spans, region: Region) -> Region:
-    """Returns the voxels of a grid that `labels_of_region` needs; possibly an empty region.
-
-    Args:
-      grid: size of the grid in voxels along x, y, z.
-      spans: the voxels of the volume along x, y, z, in grid coordinates.
-      region: the region of the volume.
-    """
-    if not all(region_shape(region)):
-        return (slice(0, 0),) * 3
-    ends = map(needed_ends, grid, spans)
-    return tuple(
-        slice(int(first[at.start]), int(last[at.stop - 1])) for (first, last), at in zip(ends, region, strict=True)
-    )
-
-
-@functools.lru_cache(maxsize=16)  # as in `weights`
-def needed_ends(n: int, span: Span) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the start and the stop of the voxels of an axis of `n` voxels that each voxel of a span needs.
-
-    Both never decrease.
-    """
-    rows = weights(n, span)
-    first, last = (each.reduceat(rows.indices, rows.indptr[:-1]) for each in (np.minimum, np.maximum))
-    return np.minimum.accumulate(first[::-1])[::-1], np.maximum.accumulate(last) + 1
 
 
 def label_slabs(grid: Grid, spans: Spans, region: Region, classes: int) -> Iterator[Region]:
@@ -144,19 +115,7 @@ def resampled_region(values: np.ndarray, grid: Grid, spans: Spans, region: Regio
     Returns:
       float32 `[x, y, z, values]` with the shape of the region. Voxels beyond the grid have the values of its edge.
     """
-    for axis in (2, 0, 1):  # the values depend on the order
-        if is_same(spans[axis], grid[axis]):
-            values = values.astype(np.float32, copy=False)
-            continue
-        values = multiply(_needed_weights(grid[axis], spans[axis], region[axis].start, region[axis].stop), values, axis)
-    return values
-
-
-@functools.lru_cache(maxsize=1024)  # many parts of a volume have the same rows, and slicing takes long
-def _needed_weights(n: int, span: Span, start: int, stop: int) -> "scipy.sparse.csr_array":
-    """Returns the weights of some voxels of a span, without the voxels of the axis that they do not need."""
-    first, last = needed_ends(n, span)
-    return weights(n, span)[start:stop, int(first[start]) : int(last[stop - 1])]
+    return interpolated(values, grid, spans, region, axes=(2, 0, 1))
 
 
 def covered_region(grid: Grid, spans: Spans, region: Region) -> Region:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mtf_imaging.data.sampling.grid import Grid, Region
-from mtf_imaging.data.sampling.interpolation import axis_order, is_same, multiply, nearest, weights
+from mtf_imaging.data.sampling.interpolation import axis_order, interpolated, nearest, needed_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, overlap, region_shape, with_axis
 from mtf_imaging.data.sampling.sampling import Spans
 
@@ -43,14 +43,7 @@ def source_region(shape: Grid, spans: Spans, region: Region) -> Region:
     Returns:
       The region of the volume. It is empty if the region of the grid lies beyond the volume.
     """
-    covered = _inside(shape, spans, region)
-    if not math.prod(region_shape(covered)):
-        return (slice(0, 0),) * 3
-    source = []
-    for n, span, at in zip(shape, spans, covered, strict=True):
-        columns = weights(n, span)[at.start : at.stop].indices
-        source.append(slice(int(columns.min()), int(columns.max()) + 1))
-    return tuple(source)
+    return needed_region(shape, spans, _inside(shape, spans, region))
 
 
 def slab_regions(shape: Grid, spans: Spans, region: Region, order: PlaneOrder) -> Iterator[Region]:
@@ -78,13 +71,7 @@ def linear_slabs(
     axes = axis_order(shape, spans)
 
     def resample(source: np.ndarray, origin: Region, covered: Region) -> np.ndarray:
-        for axis in axes:
-            if is_same(spans[axis], shape[axis]):
-                source = source.astype(np.float32, copy=False)
-                continue
-            rows = weights(shape[axis], spans[axis])[covered[axis].start : covered[axis].stop]
-            source = multiply(rows[:, origin[axis].start : origin[axis].stop], source, axis)
-        return source
+        return interpolated(source, shape, spans, covered, axes)
 
     return _slabs(resample, read, shape, spans, region, np.float32(beyond), order)
 

@@ -13,13 +13,8 @@ from mtf_imaging.data.images.compact_labels import CompactLabels
 from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region, whole_region
-from mtf_imaging.data.sampling.label_region import (
-    label_slabs,
-    labels_of_region,
-    needed_ends,
-    needed_region,
-    region_of_slice,
-)
+from mtf_imaging.data.sampling.interpolation import needed_ends, needed_region
+from mtf_imaging.data.sampling.label_region import label_slabs, labels_of_region, region_of_slice
 from mtf_imaging.data.sampling.regions import PlaneOrder, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.engine.layout.regions import absolute

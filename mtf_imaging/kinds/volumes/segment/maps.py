@@ -12,7 +12,8 @@ from mtf_imaging.data.images.geometry import Geometry
 from mtf_imaging.data.listing.image_formats import OME_ZARR, OUTPUT_FORMATS, is_zarr
 from mtf_imaging.data.sampling.buckets import AnySampling
 from mtf_imaging.data.sampling.grid import Grid, Region
-from mtf_imaging.data.sampling.label_region import covered_region, needed_region, resampled_region
+from mtf_imaging.data.sampling.interpolation import needed_region
+from mtf_imaging.data.sampling.label_region import covered_region, resampled_region
 from mtf_imaging.data.sampling.regions import PlaneOrder, region_shape
 from mtf_imaging.data.sampling.sampling import Spans, way_back
 from mtf_imaging.engine.layout.regions import absolute, intersection
