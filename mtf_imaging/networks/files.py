@@ -19,6 +19,7 @@ from mtf_imaging.networks.sources import PLACEHOLDERS, GraphSource, add_weight, 
 from mtf_imaging.spelling import did_you_mean
 from mtf_imaging.training.checkpoints.weight_files.keras_file import KerasFile
 
+FIX = "Fix: give a .keras, .h5, .pb or .onnx file, or the folder of a SavedModel or of a model of nnU-Net."
 _CONFIGURATION = "model_config"
 _LAMBDA = re.compile(r'"class_name":\s*"Lambda"')
 _SIGNATURE = "serving_default"
@@ -71,7 +72,7 @@ def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:
     try:
         definition.ParseFromString(path.read_bytes())
     except Exception as error:  # protobuf's own class depends on its implementation
-        raise CheckpointError(f"{path}: this file is not a graph of TensorFlow, or is damaged: {error}") from error
+        raise CheckpointError(f"{path}: this is no graph of TensorFlow, or is damaged: {error}. {FIX}") from error
     graph = _imported(path, definition)
     operations = graph.get_operations()
     used = {tensor.op.name for op in operations for tensor in op.inputs}
@@ -106,7 +107,7 @@ def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:
             name = add_weight(weights, name, value, op.name not in statistics)
             leaves[op.name] = Node(op.name, VARIABLE, attributes={"is_value": True}, value=name)
     if not inputs or not outputs:
-        raise CheckpointError(f"{path}: this graph has no {'outputs' if inputs else 'placeholders'}.")
+        raise CheckpointError(f"{path}: this graph has no {'outputs' if inputs else 'placeholders'}. {FIX}")
     return GraphSource(f"graph '{path.name}'", graph, inputs, outputs, weights, lambda op: leaves.get(op.name))
 
 
@@ -123,7 +124,7 @@ def saved_model(path: Path) -> GraphSource:
     try:
         description = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs[0]
     except Exception as error:
-        raise CheckpointError(f"{file}: this file is not a SavedModel, or is damaged: {error}") from error
+        raise CheckpointError(f"{file}: this is no SavedModel, or is damaged: {error}. {FIX}") from error
     signatures = [name for name in description.signature_def if name != _INITIALIZATION]
     if _SIGNATURE in signatures:
         signatures = [_SIGNATURE]

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.errors import ConfigError, DataError, NotSupportedError, reason
+from mtf_imaging.networks.files import FIX
 from mtf_imaging.networks.onnx.registry import Branch, OnnxNode
 from mtf_imaging.networks.onnx.source import OnnxSource
 
@@ -36,9 +37,9 @@ def onnx_network(path: Path) -> OnnxSource:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
     except Exception as error:  # protobuf's own class depends on its implementation
-        raise DataError(f"{path}: this file is not an ONNX network, or is damaged: {reason(error)}") from error
+        raise DataError(f"{path}: this is no ONNX network, or is damaged: {reason(error)}. {FIX}") from error
     if not (model.ir_version and model.graph.node and model.graph.output):
-        raise DataError(f"{path}: this file is not an ONNX network, or is damaged: it has no nodes or no outputs.")
+        raise DataError(f"{path}: this is no ONNX network, or is damaged: it has no nodes or no outputs. {FIX}")
     reader = _Reader(onnx, path)
     title = f"ONNX network '{path.name}'"
     opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
