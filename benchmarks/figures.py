@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import demo_scores, resolution_study
+from benchmarks import demo_scores, objects_study, resolution_study
 from benchmarks.context_study import table as context_table
 from benchmarks.context_study.contenders import WHOLE
 from benchmarks.learning import table as learning_table
@@ -29,15 +29,21 @@ from benchmarks.tables import markdown, mean_and_range
 ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
 CONTEXT = ("context", "context_real_ct")  # the context studies
+RESOLUTION = ("resolution", "resolution_large")  # the studies of resolution on phantoms
+SPACINGS = {mm: f"learning_{mm}mm.csv" for mm in ("6", "4")} | {"3": learning_table.CASES, "2": "learning_2mm.csv"}
 _EVIDENCE = ROOT / "docs/evidence"
+_LEARNING = ("wide", "test", "cases", "thresholds", "thresholds_phantoms", "choices", "headers")
 PAGES = {  # {table: pages}
     "quality": [ROOT / "README.md"],
     "demo": [ROOT / "docs/start/demo.md"],
-    "resolution": [_EVIDENCE / "resolution.md"],
+    **{name: [_EVIDENCE / "resolution.md"] for name in ("resolution", "resolution_large", "resolution_real_ct")},
+    "objects": [_EVIDENCE / "resolution.md"],
     **{name: [_EVIDENCE / "context.md"] for name in (*CONTEXT, "context_seeds", "context_longer")},
-    **{name: [_EVIDENCE / "learning.md"] for name in ("wide", "test", "cases", "thresholds", "choices", "headers")},
+    **{name: [_EVIDENCE / "learning.md"] for name in _LEARNING},
 }
 DEMO_CASES = "demo_cases.csv"
+_ON_FOLDS = ("--on", "folds", "--contenders", "documented", "--seeds", "1,2,3")
+_PHANTOMS = {"folds of 12 phantoms": "folds", "8 held-out phantoms": "held_out"}
 _FOLDS = "folds of the training cases"
 _DEMO = ("phantoms at 64^3: 12 to train on, 4 held out", "`unet3d_demo`, 400 steps, 4 x 4 mesh")
 _REAL_CT = "real CT at 3 mm, one patient warped: 12 to train on, 4 held out"
@@ -49,24 +55,65 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     if not demo_cases.is_dir():
         _run("mtf_imaging.cli.main", "phantom", "--output_dir", demo_cases, "--num_cases", "16", "--seed", "1")
     job = ["--resolutions", "64", "--seeds", "0,1,2,3,4,5", "--gin_file"]  # 0 is the seed of the demo
-    studies = {"demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"], "resolution": []}
+    studies = {
+        "demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"],
+        "resolution": [],
+        "resolution_large": ["--kind", "large_lesions", "--resolutions", "16,32,48,64,96"],
+    }
     for name, words in studies.items():
         _run("benchmarks.resolution_study", "--output_dir", output_dir / name, *words)
         FIGURES.mkdir(exist_ok=True)
         shutil.copyfile(output_dir / name / resolution_study.TABLE, FIGURES / f"{name}.csv")
     demo_scores.write_scores(demo_scores.read_runs(output_dir / "demo"), FIGURES / DEMO_CASES)
-    shutil.copyfile(output_dir / "resolution" / resolution_study.FIGURE, PICTURES / "resolution.png")
+    for name in RESOLUTION:
+        shutil.copyfile(output_dir / name / resolution_study.FIGURE, PICTURES / f"{name}.png")
+    _run("benchmarks.objects_study", "--output_dir", output_dir / "objects")
+    shutil.copyfile(output_dir / "objects" / objects_study.TABLE, FIGURES / objects_study.TABLE)
+    _write_phantoms(output_dir / "phantoms")
+    _learning("phantoms_folds", output_dir / "phantoms", output_dir, *_ON_FOLDS, "--spacing", "4")
+    _learning("phantoms_held_out", output_dir / "phantoms", output_dir, "--contenders", "documented", "--spacing", "4")
     more = ["--contenders", WHOLE.name, "--seeds", "6,7,8,9,10"]
     _run("benchmarks.context_study", "--output_dir", output_dir / "context", "--phantoms", "marker", "side", *more)
     _context("context", output_dir)
     _context("context_longer", output_dir, "--phantoms", "side", *more[:3], "6,7,10", "--num_steps", "300")
     if real_ct_dir:
         _context("context_real_ct", output_dir, *_context_of(real_ct_dir, output_dir))
-        words = ["benchmarks.learning", "--cases", real_ct_dir, "--output_dir"]
-        _run(*words, output_dir / "learning")
-        _run(*words, output_dir / "folds", "--on", "folds", "--contenders", "documented", "--seeds", "1,2,3")
-        for folder, name in (("learning", learning_table.CASES), ("folds", learning_table.FOLDS)):
-            shutil.copyfile(output_dir / folder / learning_table.CASES, FIGURES / name)
+        _learning("cases", real_ct_dir, output_dir)
+        _learning("folds", real_ct_dir, output_dir, *_ON_FOLDS)
+        for mm in ("6", "4", "2"):
+            words = ["--contenders", "documented", "--seeds", "1,2,3", "--spacing", mm]
+            _learning(f"{mm}mm", real_ct_dir, output_dir, *words)
+
+
+def _learning(name: str, cases: Path, output_dir: Path, *words: str) -> None:
+    """Runs a comparison of learning, and copies its results to the documentation."""
+    folder = output_dir / f"learning_{name}"
+    _run("benchmarks.learning", "--cases", cases, "--output_dir", folder, *words)
+    shutil.copyfile(folder / learning_table.CASES, FIGURES / f"{folder.name}.csv")
+
+
+def _write_phantoms(folder: Path) -> None:
+    """Writes phantoms with small lesions: 12 to train on, and 8 that are held out."""
+    if folder.is_dir():
+        return
+    cases = folder.with_name(f"{folder.name}_cases")
+    _run(
+        "mtf_imaging.cli.main",
+        "phantom",
+        "--output_dir",
+        cases,
+        "--num_cases",
+        "20",
+        "--seed",
+        "7",
+        "--kind",
+        "small_lesions",
+    )
+    parts = {"train": range(12), "test": range(12, 16), "wide": range(16, 20)}
+    for part, numbers in parts.items():
+        (folder / part).mkdir(parents=True)
+        for path in (cases / f"{kind}-{number}.nii.gz" for number in numbers for kind in ("volume", "segmentation")):
+            path.rename(folder / part / path.name)
 
 
 def _context_of(real_ct_dir: Path, output_dir: Path) -> list[object]:
@@ -95,7 +142,9 @@ def tables() -> dict[str, str]:
     return {
         "quality": quality_table(resolution_study.read(FIGURES / "demo.csv"), runs),
         "demo": demo_scores.scores_table(FIGURES / DEMO_CASES),
-        "resolution": resolution_study.text(resolution_study.read(FIGURES / "resolution.csv")),
+        **{name: resolution_study.text(resolution_study.read(FIGURES / f"{name}.csv")) for name in RESOLUTION},
+        "resolution_real_ct": learning_table.by_spacing({mm: FIGURES / name for mm, name in SPACINGS.items()}),
+        "objects": objects_study.text(objects_study.read(FIGURES / objects_study.TABLE)),
         **{name: context_table.text(context_table.read(FIGURES / f"{name}.csv")) for name in CONTEXT},
         "context_seeds": context_table.by_seed(context_table.read(FIGURES / "context.csv"), WHOLE.name),
         "context_longer": context_table.by_seed(context_table.read(FIGURES / "context_longer.csv"), WHOLE.name),
@@ -104,6 +153,9 @@ def tables() -> dict[str, str]:
         "cases": learning_table.by_case(runs),
         "thresholds": learning_table.by_threshold(
             {_FOLDS: (FIGURES / learning_table.FOLDS, None), "test cases": (runs, False), "wide warps": (runs, True)}
+        ),
+        "thresholds_phantoms": learning_table.by_threshold(
+            {title: (FIGURES / f"learning_phantoms_{name}.csv", None) for title, name in _PHANTOMS.items()}
         ),
         "choices": learning_table.choices(FIGURES / learning_table.CHOICES),
         "headers": learning_table.headers(FIGURES / learning_table.HEADERS),

@@ -1,12 +1,15 @@
-"""Prints the loss of a U-Net on one synthetic volume, computed in a number of turns.
+"""Prints the loss of a U-Net on a synthetic volume, computed by processors in turn.
 
-    python -m benchmarks.loss_in_turns --size 512 --turns 64
+    python -m benchmarks.loss_in_turns --size 512 --mesh_shape slabs:64 --layout x:slabs
+    python -m benchmarks.loss_in_turns --size 512 --batch_size 2 --mesh_shape rows:16,cols:16,cores:2 \\
+        --layout x:rows,y:cols,batch:cores
 
-The network is that of `unet3d_lits` before its first step. With 1 turn, it computes the whole volume at once. A forward
-pass at 512^3 in 64 turns stores 24 GiB in TMPDIR.
+The network is that of `unet3d_lits` before its first step. A batch repeats the volume; dropout masks differ.
+Without a mesh, the network computes the batch at once. A forward pass at 512^3 stores 24 GiB per volume in TMPDIR.
 """
 
 import argparse
+import re
 
 import numpy as np
 
@@ -25,21 +28,25 @@ def volume(size):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", type=int, default=128, help="voxels along each axis, a multiple of 32")
-    parser.add_argument("--turns", type=int, default=8, help="number of slabs")
+    parser.add_argument("--batch_size", type=int, default=1, help="how often the batch has the volume")
+    parser.add_argument("--mesh_shape", default="", help="mesh, all of whose processors compute in turn")
+    parser.add_argument("--layout", default="", help="layout on the mesh")
     parser.add_argument("--dtype", default="bfloat16", help="dtype of the activations")
     options = parser.parse_args()
     network = UNet3D(base_filters=32, depth=4, dropout_rate=0.5)
     task = LiverTumorSegmentation(network, class_weights=(1.0, 8.0, 16.0), dice_weight=0.2)
-    in_turns = {"mesh_shape": f"slabs:{options.turns}", "layout": "x:slabs", "sequential": "slabs"}
     program = mi.Program(
         lambda **tensors: task.loss(**tensors)[0],
-        task.inputs(1, (options.size,) * 3, options.dtype),
+        task.inputs(options.batch_size, (options.size,) * 3, options.dtype),
+        options.mesh_shape,
+        options.layout,
+        sequential=",".join(re.findall(r"(\w+):", options.mesh_shape)),
         updates="none",
-        **(in_turns if options.turns > 1 else {}),
     )
     image, labels = volume(options.size)
-    loss = program(image=image[np.newaxis, ..., np.newaxis], labels=labels[np.newaxis])
-    print(f"{options.size}^3 {options.dtype}, {options.turns} turns: loss {float(loss)!r}")
+    batch = {"image": image[..., np.newaxis], "labels": labels}
+    loss = program(**{name: np.stack([values] * options.batch_size) for name, values in batch.items()})
+    print(f"{options.size}^3 {options.dtype}, {options.mesh_shape or 'whole'}: loss {float(loss)!r}")
 
 
 if __name__ == "__main__":

@@ -132,6 +132,22 @@ def by_threshold(columns: Mapping[str, tuple[Path, bool | None]], name: str = BA
     return markdown(["threshold", *columns], lines)
 
 
+def by_spacing(files: Mapping[str, Path]) -> str:
+    """Returns a Markdown table of the documented job's Dice by the voxel size of its records.
+
+    Args:
+      files: {voxel size in mm: file}.
+    """
+    lines = []
+    for spacing, path in files.items():
+        narrow, wide = (list(read(path, is_wide)[BASELINE].values()) for is_wide in (False, True))
+        seconds = statistics.fmean(float(rows[0]["cpu_seconds"]) for rows in narrow)
+        scores = [[dice(rows, mask) for rows in runs] for mask in ("lesion", "liver") for runs in (narrow, wide)]
+        lines.append([f"{spacing} mm", str(len(narrow)), f"{seconds:.0f}", *map(mean_and_range, scores)])
+    columns = [f"{mask}, {cases}" for mask in ("lesion", "liver") for cases in ("test cases", "wide warps")]
+    return markdown(["voxels", "seeds", "CPU s", *columns], lines)
+
+
 def choices(path: Path) -> str:
     """Returns a Markdown table of earlier runs on folds, of which only the Dice is stored."""
     by_name: dict[str, list[Row]] = {}

@@ -72,7 +72,7 @@ def frozen_graph(path: Path, names: Sequence[str] | None = None) -> GraphSource:
     try:
         definition.ParseFromString(path.read_bytes())
     except Exception as error:  # protobuf's own class depends on its implementation
-        raise CheckpointError(f"{path}: this is no graph of TensorFlow, or is damaged: {error}. {FIX}") from error
+        raise CheckpointError(f"{path}: not a graph of TensorFlow, or damaged: {error}. {FIX}") from error
     graph = _imported(path, definition)
     operations = graph.get_operations()
     used = {tensor.op.name for op in operations for tensor in op.inputs}
@@ -124,7 +124,7 @@ def saved_model(path: Path) -> GraphSource:
     try:
         description = saved_model_pb2.SavedModel.FromString(file.read_bytes()).meta_graphs[0]
     except Exception as error:
-        raise CheckpointError(f"{file}: this is no SavedModel, or is damaged: {error}. {FIX}") from error
+        raise CheckpointError(f"{file}: not a SavedModel, or damaged: {error}. {FIX}") from error
     signatures = [name for name in description.signature_def if name != _INITIALIZATION]
     if _SIGNATURE in signatures:
         signatures = [_SIGNATURE]

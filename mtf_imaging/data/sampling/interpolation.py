@@ -129,7 +129,7 @@ def _needed_weights(n: int, span: Span, start: int, stop: int) -> "scipy.sparse.
     return weights(n, span)[start:stop, int(first[start]) : int(last[stop - 1])]
 
 
-def interpolated(values: np.ndarray, grid: Grid, spans: Spans, region: Region, axes: Iterable[int]) -> np.ndarray:
+def interpolate_region(values: np.ndarray, grid: Grid, spans: Spans, region: Region, axes: Iterable[int]) -> np.ndarray:
     """Interpolates the values of a grid at the voxels of a region.
 
     Args:

@@ -7,7 +7,7 @@ import numpy as np
 
 from mtf_imaging.data.description.description import LITS, UNCLEAR, Description
 from mtf_imaging.data.sampling.grid import Grid, Region
-from mtf_imaging.data.sampling.interpolation import interpolated, is_same, nearest, needed_region
+from mtf_imaging.data.sampling.interpolation import interpolate_region, is_same, nearest, needed_region
 from mtf_imaging.data.sampling.regions import halves, moved, overlap, region_shape
 from mtf_imaging.data.sampling.sampling import SPLINE, Spans
 from mtf_imaging.engine.layout.regions import absolute
@@ -79,14 +79,14 @@ def labels_of_region(
     source, inside = needed_region(grid, spans, region), covered_region(grid, spans, region)
     rule = description if factors is None else description.of_probabilities
 
-    def decided(values: np.ndarray) -> np.ndarray:
+    def decision_values(values: np.ndarray) -> np.ndarray:
         return values if factors is None else description.probabilities(values) * factors
 
     # Averages of voxels with one label have this label, so only voxels near a boundary are interpolated. The weights of
     # splines can be negative.
     clear = None
     if not all(map(is_same, spans, grid)) and not any(span.kernel == SPLINE for span in spans):
-        clear = rule.clear_labels(decided(probabilities))
+        clear = rule.clear_labels(decision_values(probabilities))
 
     def label(part: Region) -> None:
         there = moved(needed_region(grid, spans, part), source)
@@ -98,7 +98,7 @@ def labels_of_region(
                 label(half)
         else:
             values = resampled_region(probabilities[there], grid, spans, part)
-            labels[moved(part, region)] = rule.to_labels(decided(values))
+            labels[moved(part, region)] = rule.to_labels(decision_values(values))
 
     if labels[inside].size:
         label(absolute(inside, region))
@@ -115,7 +115,7 @@ def resampled_region(values: np.ndarray, grid: Grid, spans: Spans, region: Regio
     Returns:
       float32 `[x, y, z, values]` with the shape of the region. Voxels beyond the grid have the values of its edge.
     """
-    return interpolated(values, grid, spans, region, axes=(2, 0, 1))
+    return interpolate_region(values, grid, spans, region, axes=(2, 0, 1))
 
 
 def covered_region(grid: Grid, spans: Spans, region: Region) -> Region:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from mtf_imaging.data.sampling.grid import Grid, Region
-from mtf_imaging.data.sampling.interpolation import axis_order, interpolated, nearest, needed_region
+from mtf_imaging.data.sampling.interpolation import axis_order, interpolate_region, nearest, needed_region
 from mtf_imaging.data.sampling.regions import ALONG_Z, PlaneOrder, moved, overlap, region_shape, with_axis
 from mtf_imaging.data.sampling.sampling import Spans
 
@@ -71,7 +71,7 @@ def linear_slabs(
     axes = axis_order(shape, spans)
 
     def resample(source: np.ndarray, origin: Region, covered: Region) -> np.ndarray:
-        return interpolated(source, shape, spans, covered, axes)
+        return interpolate_region(source, shape, spans, covered, axes)
 
     return _slabs(resample, read, shape, spans, region, np.float32(beyond), order)
 

@@ -37,9 +37,9 @@ def onnx_network(path: Path) -> OnnxSource:
         if model.functions:
             model = onnx.inliner.inline_local_functions(model)
     except Exception as error:  # protobuf's own class depends on its implementation
-        raise DataError(f"{path}: this is no ONNX network, or is damaged: {reason(error)}. {FIX}") from error
+        raise DataError(f"{path}: not an ONNX network, or damaged: {reason(error)}. {FIX}") from error
     if not (model.ir_version and model.graph.node and model.graph.output):
-        raise DataError(f"{path}: this is no ONNX network, or is damaged: it has no nodes or no outputs. {FIX}")
+        raise DataError(f"{path}: not an ONNX network, or damaged: it has no nodes or no outputs. {FIX}")
     reader = _Reader(onnx, path)
     title = f"ONNX network '{path.name}'"
     opset = max((each.version for each in model.opset_import if each.domain in ("", "ai.onnx")), default=0)
