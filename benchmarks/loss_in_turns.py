@@ -16,18 +16,27 @@ import numpy as np
 import mtf_imaging as mi
 from mtf_imaging.models.unet3d import LiverTumorSegmentation, UNet3D
 
+BLOCKS = 32  # along each axis
+
 
 def volume(size):
     """Returns an image `[x, y, z]` of random blocks with a ripple along z, and labels of its brightest blocks."""
-    blocks = np.random.default_rng(0).random((32, 32, 32), np.float32)
-    image = np.kron(blocks, np.ones([size // 32] * 3, np.float32))
+    blocks = np.random.default_rng(0).random([BLOCKS] * 3, np.float32)
+    image = np.kron(blocks, np.ones([size // BLOCKS] * 3, np.float32))
     image += 0.1 * np.sin(37 * np.arange(size) / size).astype(np.float32)
     return image, (image > 0.6).astype(np.int32) + (image > 0.9)
 
 
+def multiple_of_blocks(text):
+    """Returns a number of voxels that the blocks of `volume` divide."""
+    if not text.isdecimal() or not int(text) or int(text) % BLOCKS:
+        raise argparse.ArgumentTypeError(f"{text} is not a multiple of {BLOCKS}. Fix: give one, for instance 128.")
+    return int(text)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", type=int, default=128, help="voxels along each axis, a multiple of 32")
+    parser.add_argument("--size", type=multiple_of_blocks, default=128, help="voxels along each axis, a multiple of 32")
     parser.add_argument("--batch_size", type=int, default=1, help="how often the batch has the volume")
     parser.add_argument("--mesh_shape", default="", help="mesh, all of whose processors compute in turn")
     parser.add_argument("--layout", default="", help="layout on the mesh")

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.flags import whole_numbers
 from benchmarks.tables import markdown, mean_and_range, read_rows, write_rows
 from mtf_imaging.cli.runtime.subprocesses import run_command
 from mtf_imaging.data.pixels import painting
@@ -102,14 +103,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--output_dir", type=Path, required=True, help="folder for runs and results")
     parser.add_argument("--num_images", type=int, default=80, help="number of images (default: 80)")
-    parser.add_argument("--sizes", default="640,1280", help="height and width (default: 640,1280)")
-    parser.add_argument("--seeds", default="1,2,3", help="seeds of the training runs (default: 1,2,3)")
+    parser.add_argument("--sizes", type=whole_numbers, default="640,1280", help="height and width (%(default)s)")
+    parser.add_argument("--seeds", type=whole_numbers, default="1,2,3", help="of the training runs (%(default)s)")
     parser.add_argument("--gin_param", action="append", default=[], help="as in train; may be repeated")
     flags = parser.parse_args()
     out = flags.output_dir.resolve()
     images, runs = out / "images", []
     write_images(images, flags.num_images)
-    for size in sorted(int(size) for size in flags.sizes.split(",")):
+    for size in sorted(flags.sizes):
         across = max(1, size // _SLICE)
         job = {
             "gin_file": [JOB],
@@ -117,7 +118,7 @@ def main() -> None:
             "mesh_shape": f"rows:{across},cols:{across}",
             "layout": "height:rows,width:cols",
         }
-        for seed in (int(seed) for seed in flags.seeds.split(",")):
+        for seed in flags.seeds:
             model, evaluation = (out / f"{size}_seed_{seed}" / part for part in ("model", "evaluation"))
             metrics = evaluation / "metrics.json"
             if not metrics.exists():

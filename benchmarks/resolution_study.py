@@ -17,6 +17,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.flags import whole_numbers
 from benchmarks.tables import markdown, mean_and_range, read_rows, write_rows
 from mtf_imaging.cli.runtime.subprocesses import run_command
 from mtf_imaging.data.cases.hold_out import hold_out
@@ -122,8 +123,10 @@ def main() -> None:
         default="small_lesions",
         help="kind of phantoms (default: small_lesions)",
     )
-    parser.add_argument("--resolutions", default="32,64,96", help="voxels along each axis (default: 32,64,96)")
-    parser.add_argument("--seeds", default="1,2,3", help="seeds of the training runs (default: 1,2,3)")
+    parser.add_argument(
+        "--resolutions", type=whole_numbers, default="32,64,96", help="voxels along each axis (%(default)s)"
+    )
+    parser.add_argument("--seeds", type=whole_numbers, default="1,2,3", help="of the training runs (%(default)s)")
     parser.add_argument("--gin_file", action="append", help="gin file of the job; may be repeated (default: ours)")
     parser.add_argument("--gin_param", action="append", default=[], help="as in train; may be repeated")
     flags = parser.parse_args()
@@ -133,8 +136,8 @@ def main() -> None:
         run_command("phantom", output_dir=cases, num_cases=flags.num_cases, seed=1, kind=flags.kind)
     hold_out(cases, train, held_out)
     runs: list[Run] = []
-    seeds = [int(seed) for seed in flags.seeds.split(",")]
-    for resolution in sorted(int(size) for size in flags.resolutions.split(",")):
+    seeds = flags.seeds
+    for resolution in sorted(flags.resolutions):
         records, folders = out / f"records_{resolution}", {seed: out / f"{resolution}_seed_{seed}" for seed in seeds}
         unfinished = [seed for seed in seeds if not has_results(folders[seed] / "evaluation")]
         if unfinished:

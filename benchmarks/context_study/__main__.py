@@ -25,6 +25,7 @@ from benchmarks.context_study import table
 from benchmarks.context_study.contenders import CONTENDERS, WHOLE, Contender
 from benchmarks.context_study.phantoms import PHANTOMS
 from benchmarks.context_study.training import Trainings, run_trainings
+from benchmarks.flags import whole_numbers
 from mtf_imaging.data.phantom import write_phantom
 from mtf_imaging.data.sampling.sampling import parse_spacing
 from mtf_imaging.jobs.converting import convert
@@ -107,15 +108,15 @@ def main() -> None:
     parser.add_argument("--multiple", type=int, default=4, help="of the sizes of records, as in convert (default: 4)")
     parser.add_argument("--spacing_csv", type=Path, help="voxel sizes that headers lack, as in convert")
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=[*CONTENDERS], help="and whole volumes")
-    parser.add_argument("--seeds", default="1,2,3,4,5", help="seeds of the training runs (default: 1,2,3,4,5)")
+    parser.add_argument("--seeds", type=whole_numbers, default="1,2,3,4,5", help="of the training runs (%(default)s)")
     parser.add_argument("--num_steps", type=int, help="steps of whole volumes (default: 100 or 150, or as in the job)")
     parser.add_argument("--gin_file", action="append", help="gin file of the job; may be repeated (default: ours)")
     parser.add_argument("--gin_param", action="append", default=[], help="as in train; may be repeated")
-    parser.add_argument("--cores", default=",".join(map(str, sorted(os.sched_getaffinity(0)))))
+    parser.add_argument("--cores", type=whole_numbers, default=",".join(map(str, sorted(os.sched_getaffinity(0)))))
     flags = parser.parse_args()
     if (flags.input_dir is None) != (flags.held_out_dir is None):
         parser.error("--input_dir and --held_out_dir belong together. Fix: give both, or neither for phantoms.")
-    out, seeds = flags.output_dir, [int(seed) for seed in flags.seeds.split(",")]
+    out = flags.output_dir
     if flags.input_dir:
         parts = [Cases("cases", out / "cases", flags.input_dir, flags.held_out_dir)]
     else:
@@ -134,7 +135,7 @@ def main() -> None:
 
     def trainings(part: Cases, contender: Contender) -> Trainings:
         budgets = {}
-        for seed in seeds:
+        for seed in flags.seeds:
             if part.result(contender, seed) is None:
                 whole = None if contender == WHOLE else part.result(WHOLE, seed)
                 budgets[seed] = whole["at_steps"]["cpu_seconds"] if whole else None
@@ -152,7 +153,7 @@ def main() -> None:
 
     for stage in ([WHOLE], [contender for contender in contenders if contender != WHOLE]):
         jobs = [trainings(part, contender) for part in parts for contender in stage]
-        run_in_parallel([job for job in jobs if job.budgets], [int(core) for core in flags.cores.split(",")])
+        run_in_parallel([job for job in jobs if job.budgets], flags.cores)
     results = [
         {"cases": part.name, "contender": contender.name, "title": contender.title} | result
         for part in parts

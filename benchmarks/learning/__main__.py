@@ -15,6 +15,7 @@ same command continues after an interruption, and a finished one prints the tabl
 import argparse
 from pathlib import Path
 
+from benchmarks.flags import whole_numbers
 from benchmarks.learning import cases, contenders, table
 from benchmarks.learning.runner import Runner
 
@@ -28,7 +29,7 @@ def main() -> None:
     )
     known = ", ".join(contenders.ALL)
     parser.add_argument("--contenders", default="documented,keras_whole,keras_patches", help=known)
-    parser.add_argument("--seeds", default="1,2,3,4,5")
+    parser.add_argument("--seeds", type=whole_numbers, default="1,2,3,4,5")
     parser.add_argument("--spacing", default=contenders.SPACING, help="voxel size of our records in mm (%(default)s)")
     flags = parser.parse_args()
     names = flags.contenders.split(",")
@@ -43,7 +44,7 @@ def main() -> None:
     output_dir = flags.output_dir.resolve()
     output_dir.mkdir(parents=True, exist_ok=True)
     runner = Runner(flags.cases.resolve(), flags.on, output_dir, flags.spacing)
-    for seed in map(int, flags.seeds.split(",")):
+    for seed in flags.seeds:
         for contender in map(contenders.ALL.__getitem__, names):
             if not runner.is_finished(contender, seed):
                 runner.run(contender, seed)
