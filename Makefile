@@ -1,8 +1,8 @@
 # make demo              installs the package and runs the demo on synthetic CTs: 6 minutes on 2 cores, and 1 to 5 to install
 # make demo DATA=folder  runs the demo on a folder of LiTS cases (volume-N.nii.gz, segmentation-N.nii.gz)
 # make test              runs the tests that must pass before every commit: 9 minutes on 2 cores, 16 on slow ones
-# make test-changed      also runs 12 minutes of slow tests: those that a change can break, then a part of the others;
-#                        tests of the engine only if it changed
+# make test-changed      also runs 8 minutes of slow tests: those that a change can break, then a part of the others;
+#                        tests of the engine only if it changed; slow tests begin in the first 25 minutes or not at all
 # make test-changed SINCE=commit  compares with a commit; default: where the branch left main, on main a day ago
 # make test-all          also runs all slow tests: 80 minutes on 2 cores
 # make durations         records how long slow tests take, after many were added: as long as make test-all
@@ -43,7 +43,7 @@ test-all: $(INSTALLED)
 
 # Without SINCE, compares with the commit at which the branch left main; on main with the state a day before the last commit.
 test-changed: $(INSTALLED)
-	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)"
+	$(PYTEST) --dist loadfile -m "not kill" --changed-since "$(SINCE)" --slow-minutes 25
 
 # The durations by which test-changed divides the slow tests.
 durations: $(INSTALLED)

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import zlib
 
 import hypothesis
@@ -16,6 +17,8 @@ from tests import importing, storage
 from tests.selection import selection
 
 NUM_CPUS = 8
+_BEGAN = time.monotonic()  # seconds
+_TOO_LATE = "the time of the slow tests is over"
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")  # TensorFlow's default depends on the CPU
@@ -43,6 +46,13 @@ def pytest_addoption(parser):
         help="runs the fast tests, the slow tests that import a file changed since a commit (a part of them after a "
         "change of the core), and a part of the others; tests of the engine run only if they import such a file; "
         "'' is the commit at which the branch left main, and on main the newest state at least a day older than HEAD",
+    )
+    parser.addoption(
+        "--slow-minutes",
+        type=float,
+        default=math.inf,
+        metavar="N",
+        help="skips slow tests that begin more than N minutes after the start, so that a run on a slow machine ends",
     )
 
 
@@ -92,6 +102,18 @@ def pytest_collection_modifyitems(config, items):
         chosen = selected.choose(items)
         config.hook.pytest_deselected(items=[*{*items} - {*chosen}])
         items[:] = chosen
+
+
+@pytest.hookimpl(tryfirst=True)  # before its fixtures
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("slow") and time.monotonic() - _BEGAN > 60 * item.config.getoption("slow_minutes"):
+        pytest.skip(_TOO_LATE)
+
+
+def pytest_terminal_summary(terminalreporter):
+    late = [report for report in terminalreporter.stats.get("skipped", []) if _TOO_LATE in str(report.longrepr)]
+    if late:
+        terminalreporter.write_line(f"{len(late)} SLOW TESTS DID NOT RUN: {_TOO_LATE}", yellow=True)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,10 +1,12 @@
 """The selection of slow tests: the imports of test modules, and the files that are not modules."""
 
 import ast
+import contextlib
 import fnmatch
 import os
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
@@ -191,6 +193,15 @@ def test_a_skip_fails_where_the_environment_says_so(pattern, outcome, monkeypatc
     with pytest.raises(StopIteration) as stop:
         hook.send(report)
     assert stop.value.value.outcome == outcome
+
+
+@pytest.mark.parametrize(("slow", "minutes", "skipped"), [(True, 9, True), (True, 11, False), (False, 9, False)])
+def test_slow_tests_do_not_begin_after_their_time(slow, minutes, skipped, monkeypatch):
+    monkeypatch.setattr(conftest, "_BEGAN", time.monotonic() - 600)
+    config = SimpleNamespace(getoption={"slow_minutes": minutes}.get)
+    item = SimpleNamespace(config=config, get_closest_marker={"slow": slow}.get)
+    with pytest.raises(pytest.skip.Exception) if skipped else contextlib.nullcontext():
+        conftest.pytest_runtest_setup(item)
 
 
 def _item(file, slow=True, **values):

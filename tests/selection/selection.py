@@ -10,8 +10,8 @@ from tests.selection import changes
 from tests.selection.durations import recorded
 from tests.selection.imports import module_name, modules
 
-SECONDS = 1440  # processor seconds of slow tests in one run: 12 minutes on 2 cores
-LEAST = 240  # of which at least so many are for tests that do not import a changed file
+SECONDS = 960  # processor seconds of slow tests in one run: 8 minutes on 2 cores
+LEAST = 160  # of which at least so many are for tests that do not import a changed file
 STANDALONE = "tests.engine."  # these tests depend on nothing else, as test_imports.py checks
 # Parameters of tables that are a setup. The cases of one setup share programs.
 SETUP = ("setup", "mesh", "mesh_shape", "layout", "mesh_impl", "impl", "split")
