@@ -82,18 +82,18 @@ def measure(what, folder, grid):
 
     if what == "predict":
         import_tensorflow()  # the same as in a real command
-    peak = PeakMemory(with_children=what == "convert")
-    imported = peak.bytes()
-    began = time.perf_counter()
-    if what == "predict":
-        (volume,) = folder.glob("volume-0.*")
-        output = folder.parent / "out.nii.gz"
-        predict_cases(volume, output, Sampling(grid), network(grid), progress=False, overwrite=True)
-    else:
-        with tempfile.TemporaryDirectory(dir=folder.parent) as records:
-            resolution = "x:{},y:{},z:{}".format(*grid)
-            convert(folder, Path(records) / "records", resolution, progress=False)
-    seconds, most = time.perf_counter() - began, peak.bytes()
+    with PeakMemory(with_children=what == "convert") as peak:
+        imported = peak.bytes()
+        began = time.perf_counter()
+        if what == "predict":
+            (volume,) = folder.glob("volume-0.*")
+            output = folder.parent / "out.nii.gz"
+            predict_cases(volume, output, Sampling(grid), network(grid), progress=False, overwrite=True)
+        else:
+            with tempfile.TemporaryDirectory(dir=folder.parent) as records:
+                resolution = "x:{},y:{},z:{}".format(*grid)
+                convert(folder, Path(records) / "records", resolution, progress=False)
+        seconds, most = time.perf_counter() - began, peak.bytes()
     return seconds, most, most - imported
 
 
@@ -101,13 +101,20 @@ class PeakMemory:
     """The largest memory of this process so far, without the pages of files; optionally, of its largest child, too."""
 
     def __init__(self, with_children):
-        self._peak, self._with_children = 0, with_children
-        threading.Thread(target=self._watch, daemon=True).start()
+        self._peak, self._with_children, self._ended = 0, with_children, threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self):
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *error):
+        self._ended.set()
+        self._watcher.join()
 
     def _watch(self):
-        while True:
+        while not self._ended.wait(0.01):
             self._peak = max(self._peak, self._now())
-            time.sleep(0.01)
 
     def _now(self):
         status = Path("/proc/self/status").read_text()

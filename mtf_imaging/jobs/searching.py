@@ -122,7 +122,9 @@ def search_step(
       may_take_turns: whether to try processors in turns if no layout fits.
     """
     searched = _searcher(step, devices, progress)(step.sizes, _layouts(step, devices))
-    if searched.best is not None or not may_take_turns:
+    # Turns store activations elsewhere, but a device keeps its weights and the optimizer state.
+    least = min((found.plan.weights + found.plan.state for found in searched.found), default=0)
+    if searched.best is not None or not may_take_turns or least > devices.memory:
         return searched
     found, reason = search_turns(step, devices, progress)
     if found is not None:

@@ -32,14 +32,13 @@ sys.exit(5)
 
 @contextlib.contextmanager
 def terminal():
-    """Yields the two sides of a terminal, which are closed at the end."""
+    """Yields the two sides of a terminal as files, which are closed at the end.
+
+    A file can be closed twice. A second `os.close` would close a file that another thread has opened in the meantime.
+    """
     master, slave = pty.openpty()
-    try:
-        yield master, slave
-    finally:
-        for side in (master, slave):
-            with contextlib.suppress(OSError):
-                os.close(side)
+    with open(master, "r+b", buffering=0) as ours, open(slave, "r+b", buffering=0) as theirs:
+        yield ours, theirs
 
 
 def start(slave, *words):
@@ -53,15 +52,15 @@ def start(slave, *words):
 
     words = [sys.executable, *map(str, words)]
     process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, preexec_fn=prepare)
-    os.close(slave)
+    slave.close()
     return process
 
 
 def test_output_to_a_lost_terminal_is_dropped(tmp_path):
     os.mkfifo(tmp_path / "end")
     with terminal() as (master, slave), waiting.killed_at_end(start(slave, "-c", PRINTS, tmp_path / "end")) as process:
-        assert b"ready" in os.read(master, 100)
-        os.close(master)
+        assert b"ready" in master.read(100)
+        master.close()
         (tmp_path / "end").write_text("")
         assert waiting.wait_for_end(process) == 5
 
@@ -77,9 +76,9 @@ def test_a_training_saves_a_checkpoint_when_its_terminal_is_lost(tmp_path, num):
         words = ["launch", f"--num_processes={num}", "--", *words]
     losses = tmp_path / "run/losses.csv"
     with terminal() as (master, slave):
-        reader = os.dup(master)
+        reader = os.dup(master.fileno())
         with waiting.killed_at_end(start(slave, "-m", "mtf_imaging.cli.main", *words)) as process:
-            os.close(master)
+            master.close()
             os.set_blocking(reader, False)
 
             def has_trained():

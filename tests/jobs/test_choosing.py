@@ -65,15 +65,18 @@ def test_if_nothing_fits_processors_take_as_few_turns_as_possible(devices):
 
 def test_turns_that_do_not_fit_are_not_proposed(devices, monkeypatch, tmp_path):
     step = STEP.resized((16, 16, 16))
-    table = search_table(search_step(step, devices(1000), progress=False))
+    plan = explain_step(step, ONE_PROCESSOR).plan
+    kept, a_little = plan.weights + plan.state, plan.weights + plan.state + 1000
+    assert not any(layout.sequential for layout in search_step(step, devices(kept - 1), progress=False).skipped)
+    table = search_table(search_step(step, devices(a_little), progress=False))
     assert re.search(r"skipped: x:slabs on slabs:\d, slabs in turns\. even a turn needs [\d.]+ .iB", table)
     monkeypatch.setattr(searching, "free_space", lambda folder: 1000)
-    searched = search_step(step, devices(1000)._replace(offload_dir=str(tmp_path)), progress=False)
+    searched = search_step(step, devices(a_little)._replace(offload_dir=str(tmp_path)), progress=False)
     assert searched.best is None
     assert re.search(
         r"\. turns store [\d.]+ .iB, but 1,000 bytes are free; another offload_dir may", search_table(searched)
     )
-    several = devices(1000, 2)._replace(num_hosts=2)
+    several = devices(a_little, 2)._replace(num_hosts=2)
     assert any(layout.sequential for layout in search_step(step, several, progress=False).skipped)
 
 
