@@ -166,7 +166,7 @@ def test_labels_are_read_into_a_byte_a_voxel(tmp_path, small_slabs, dtype, caplo
     assert peak < SLABS
 
 
-@pytest.mark.slow
+@pytest.mark.mostly_slow(fast=0.5)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_segmenting_holds_no_second_copy_of_anything_large(tmp_path, small_slabs, dtype):
     """Memory holds the volume, or the image and the probabilities, or the probabilities and the labels."""

@@ -88,20 +88,18 @@ def labels_of_region(
     if not all(map(is_same, spans, grid)) and not any(span.kernel == SPLINE for span in spans):
         clear = rule.clear_labels(decision_values(probabilities))
 
-    def label(part: Region) -> None:
+    parts = [absolute(inside, region)] if labels[inside].size else []
+    while parts:
+        part = parts.pop()
         there = moved(needed_region(grid, spans, part), source)
         voxels = UNCLEAR if clear is None else clear[there]
         if np.min(voxels) == np.max(voxels) != UNCLEAR:
             labels[moved(part, region)] = voxels.flat[0]
         elif math.prod(region_shape(part)) * probabilities.shape[-1] > _PART_VALUES:
-            for half in halves(part):
-                label(half)
+            parts += halves(part)
         else:
             values = resampled_region(probabilities[there], grid, spans, part)
             labels[moved(part, region)] = rule.to_labels(decision_values(values))
-
-    if labels[inside].size:
-        label(absolute(inside, region))
     return labels
 
 
