@@ -200,7 +200,7 @@ MUTANTS = [
     *mutants(
         "mtf_imaging/data/sampling/label_region.py",
         "tests/data/test_label_region.py",
-        ("        label(absolute(inside, region))", "        label(region)", "", _SAMPLING),
+        ("[absolute(inside, region)] if", "[region] if", "", _SAMPLING),
         (" == np.max(voxels) != UNCLEAR", " == np.max(voxels)"),
         (" and not any(span.kernel == SPLINE for span in spans)", ""),
     ),
