@@ -10,7 +10,7 @@
 # make test-references   compares scores and files with other programs, in an environment of its own
 # make audit             compares the installed packages with the known vulnerabilities, which needs the network
 # make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
-# make figures           measures every Dice score of the documentation, into figures/: an hour on 2 cores
+# make figures           measures every Dice score of the documentation, into figures/: about 9 hours on 2 cores
 # make figures REAL_CT=folder  includes the scores of real CTs, 4 more hours; the folder contains train/ and test/
 # make lint              runs ruff, mypy and codespell, and compares the size of the code with its ledger
 # make size              prints lines of code, refusals and parameters of each folder

@@ -1,6 +1,6 @@
 """Measures every Dice score in the documentation and writes the scores to its pages.
 
-    python -m benchmarks.figures --output_dir figures                        # an hour on 2 cores
+    python -m benchmarks.figures --output_dir figures                        # about 9 hours on 2 cores
     python -m benchmarks.figures --output_dir figures --real_ct_dir FOLDER   # includes real CTs
 
 Each score is a mean over at least three seeds with its range. `benchmarks.resolution_study`, `benchmarks.context_study`
@@ -58,7 +58,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
     studies = {
         "demo": ["--input_dir", demo_cases, *job, "unet3d_demo", "--gin_file", "4x4"],
         "resolution": [],
-        "resolution_large": ["--kind", "large_lesions", "--resolutions", "16,32,48,64,96"],
+        "resolution_large": ["--kind", "large_lesions", "--resolutions", "16,32,48,64,96,128"],
     }
     for name, words in studies.items():
         _run("benchmarks.resolution_study", "--output_dir", output_dir / name, *words)

@@ -28,7 +28,7 @@ def volume(size):
 
 
 def multiple_of_blocks(text):
-    """Returns a number of voxels that the blocks of `volume` divide."""
+    """Returns a size of `volume`: a multiple of `BLOCKS`."""
     if not text.isdecimal() or not int(text) or int(text) % BLOCKS:
         raise argparse.ArgumentTypeError(f"{text} is not a multiple of {BLOCKS}. Fix: give one, for instance 128.")
     return int(text)

@@ -17,9 +17,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.commands import run_command
 from benchmarks.flags import whole_numbers
 from benchmarks.tables import markdown, mean_and_range, read_rows, write_rows
-from mtf_imaging.cli.runtime.subprocesses import run_command
 from mtf_imaging.data.cases.hold_out import hold_out
 from mtf_imaging.evaluation.volume_scores.files import has_results
 from mtf_imaging.evaluation.volume_scores.lesions import SIZE_BINS

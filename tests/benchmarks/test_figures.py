@@ -25,7 +25,7 @@ def test_every_contender_has_three_seeds():
     assert not {contender for contender, found in seeds.items() if len(found) < 3}
 
 
-@pytest.mark.parametrize("name", ["demo", "resolution"])
+@pytest.mark.parametrize("name", ["demo", *figures.RESOLUTION])
 def test_every_score_has_three_seeds(name):
     runs = resolution_study.read(figures.FIGURES / f"{name}.csv")
     for resolution in resolution_study.resolutions(runs):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from mtf_imaging.data.records.convert import convert
+from mtf_imaging.evaluation.cleanup.thresholds import read_open_voxels
 from mtf_imaging.kinds.volumes.segment.maps import MapChoice
 from tests.between import segmentation
 from tests.between.segmentation import Setup
@@ -113,7 +114,7 @@ def test_the_scores_are_the_same(groups, folders, tmp_path, name):
     cases = folders[setup.data]
     groups.get(4).run(segmentation.evaluated, setup, cases, tmp_path / "four", mesh, layout)
     segmentation.evaluated(setup, cases, tmp_path / "one")
-    files, expected = contents(tmp_path / "four"), contents(tmp_path / "one")
+    files, expected = (contents(folder) | open_voxels(folder) for folder in (tmp_path / "four", tmp_path / "one"))
     assert files == expected
     assert {"metrics.json", "report.html", f"pictures/case-{FIRST[setup.data]}.png"} <= files.keys()
     assert 0 < json.loads(files["metrics.json"])[LARGEST[setup.data]]["dice_per_case"] < 1
@@ -170,3 +171,18 @@ def test_windows_of_several_inputs_and_outputs(groups, mesh, layout):
         assert prediction.keys() == {"aged", "both"}
         for name, values in prediction.items():
             np.testing.assert_array_equal(values, expected[name])
+
+
+def open_voxels(folder):
+    """Returns the open voxels of each case and the reliability, by the path of their file, whatever its slabs are."""
+    found = {}
+    for path in folder.glob("calibration/*.npz"):
+        parts = [
+            np.column_stack([opened.start + np.argwhere(opened.is_open), opened.probabilities])
+            for opened in read_open_voxels(path)
+        ]
+        rows = np.concatenate(parts)
+        assert len(rows), "thresholds cannot change any voxel"
+        with np.load(path) as file:
+            found[path.relative_to(folder).as_posix()] = sorted(rows.tolist()), file["reliability"].tolist()
+    return found
