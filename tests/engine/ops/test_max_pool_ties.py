@@ -25,7 +25,7 @@ def gradient(dtype, num_dims, ksize, strides):
 
 
 def wrong():
-    """Returns the pools whose gradient differs from that of float64, which is computed by one tap after another."""
+    """Returns the dtype, dimensions, size and strides of the pools whose gradient differs from that in float64."""
     return [
         (dtype, num_dims, *window)
         for num_dims in (1, 2, 3)

@@ -5,9 +5,9 @@ float64 3D pools on the CPU, and TFLite has no 3D pools at all. For these, each 
 slice. TensorFlow has no 1D pools, so these get a second dimension of size 1 in front. On the CPU, pools of 16-bit
 dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add in 16 bits, which
 loses summands of large windows. A max pool in bfloat16 adds nothing, and neither does its gradient if windows do not
-overlap, so these need no float32. TensorFlow's own kernel for the gradient of a 3D max pool gives it to all of the
-largest voxels of a window. Where oneDNN does not replace this kernel, as in bfloat16 on CPUs without AVX-512, other
-kernels are used.
+overlap, so these need no float32. In 3D, TensorFlow's own kernel gives the gradient of a max pool to all of the largest
+voxels of a window. Where oneDNN does not replace this kernel, other kernels are used; one such place is bfloat16 on
+CPUs without AVX-512.
 """
 
 import functools
@@ -114,9 +114,9 @@ def _grad_of_kernel(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: 
 
 @functools.cache
 def _takes_one_voxel(dtype: tf.DType) -> bool:
-    """Returns whether TensorFlow's kernel gives one of equal voxels the gradient of a 3D max pool, not all of them.
+    """Returns whether TensorFlow's 3D kernel gives the gradient of a max pool to one of equal voxels.
 
-    This depends on the CPU and on oneDNN, so it is computed. GPUs have kernels of their own.
+    This depends on the CPU and on oneDNN, so it is found out once for each dtype. GPUs have kernels of their own.
     """
     if tf.config.get_visible_devices("GPU"):
         return True
@@ -128,7 +128,7 @@ def _takes_one_voxel(dtype: tf.DType) -> bool:
 
 
 def _grad_of_planes(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
-    """Returns the gradient of a 3D max pool: of the largest of some planes, which are 2D pools."""
+    """Returns the gradient of a 3D max pool, which is the maximum of 2D max pools of its planes."""
     planes = tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
     y = max_pool(planes, ksize[1:], strides[1:])
     rows = tf.reshape(y, [*x.shape[:2], *y.shape[1:]])
