@@ -11,7 +11,8 @@ of the stored image.
 A step has one image, whose statistics the batch norms use, while evaluation uses moving averages. Therefore, each run
 ends with steps in which the averages are constant and in use. It is evaluated before and after these steps.
 
-Folders SIZE_seed_SEED/before and after have everything that `train` and `evaluate` write. The scores go to objects.csv.
+SIZE_seed_SEED/before and SIZE_seed_SEED/after have everything that `train` and `evaluate` write, before and after these
+steps. The scores go to objects.csv.
 The same command continues after an interruption and keeps finished runs, so it can also add sizes and seeds.
 """
 

@@ -14,6 +14,7 @@ _RESIZES = (
 )
 _PADS = "tests/engine/ops/test_resampling.py"
 _SMALL = "tests/engine/ops/test_small_faults.py"
+_TIES = "tests/engine/ops/test_max_pool_ties.py"
 _SUMS = "tests/engine/ops/test_sixteen_bits.py once"
 _WINDOWS = "tests/engine/ops/test_uneven_windows.py test_equals_the_whole or float64"
 
@@ -282,6 +283,8 @@ MUTANTS = [
         "mtf_imaging/engine/ops/pool/local.py",
         _SMALL,
         ("tf.add_n(values) / len(values)", "tf.add_n(values)"),
+        ("_add_taps(rows.shape, *along, gradients)", "_add_taps(rows.shape, *along, gradients[::-1])", "", _TIES),
+        ("return bool(session.run(", "return not bool(session.run(", "", _TIES),
         ("[dy / taps] * taps", "[dy] * taps"),
         ("outputs = [(n - k) // s + 1 for", "outputs = [n // s for"),
         (

@@ -138,8 +138,9 @@ def lower_einsum(op: mtf.EinsumOperation, lowering: mtf.Lowering) -> None:
 
     names = [dim.name for dim in summed]
     axes = _split_axes(mesh, summed)
-    sums_in_float16 = y.dtype == tf.float16 and not tf.config.get_visible_devices("GPU")  # as in `reduced`
-    is_wide = bool(axes) or (bool(summed) and (full is not None or sums_in_float16))
+    # As in `reduced`; and on CPUs without AVX-512, `tf.einsum` adds bfloat16 numbers in bfloat16.
+    sums_in_16_bits = y.dtype in (tf.float16, tf.bfloat16) and not tf.config.get_visible_devices("GPU")
+    is_wide = bool(axes) or (bool(summed) and (full is not None or sums_in_16_bits))
     value = mesh.map_stacks(as_partial(local, is_wide), *[lowering.masked(x, names) for x in op.inputs])
     if kept != y.shape.dims:
         value = mesh.allreduce(value, axes, "SUM") if axes else value

@@ -45,6 +45,17 @@ def test_pools(op, layout, dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("op", [mi.ops.max_pool1d, mi.ops.max_pool2d, mi.ops.max_pool3d])
+def test_one_of_equal_voxels_gets_the_gradient(op, dtype):
+    """Windows without an overlap need no sums; each window of equal voxels has one voxel with a gradient."""
+    spatial = dict(zip("xyz", (4, 2, 2)[: int(op.__name__[-2])], strict=False))
+    sizes = ",".join(f"{name}:{size}" for name, size in {"batch": 1, **spatial, "channels": 1}.items())
+    _, dx = _run(lambda x: op(x, 2, 2), sizes, dtype, "", x=np.ones([1, *spatial.values(), 1]))
+    assert dx.ravel().nonzero()[0].tolist() == [0, dx.size // 2]
+    assert dx.max() == 2
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_means_of_large_windows(dtype):
     """In bfloat16, the sum of ones does not exceed 256."""
     y, _ = _run(
@@ -55,6 +66,17 @@ def test_means_of_large_windows(dtype):
         lambda x: mi.ops.avg_pool2d(x, 31, 1, "SAME"), "b:1,x:16,y:16,c:1", dtype, "", x=np.ones([1, 16, 16, 1])
     )
     np.testing.assert_allclose(dx, np.full([1, 16, 16, 1], 2), rtol=4 * PRECISION[dtype])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_long_sums_of_a_product_of_matrices(dtype):
+    def squared(x):
+        other = mtf.rename_dimension(x, "a", "b")
+        return mtf.einsum([x, other], output_shape=mtf.Shape([x.shape.dims[0], other.shape.dims[0]]))
+
+    y, dx = _run(squared, "a:3,s:1024", dtype, "", x=np.ones([3, 1024]))
+    assert (y == 1024).all()
+    assert (dx == 2 * 3 * 2 * 1024).all()
 
 
 @pytest.mark.parametrize("layout", ["", "x:m"])

@@ -5,7 +5,9 @@ float64 3D pools on the CPU, and TFLite has no 3D pools at all. For these, each 
 slice. TensorFlow has no 1D pools, so these get a second dimension of size 1 in front. On the CPU, pools of 16-bit
 dtypes are computed in float32: TensorFlow has no float16 3D pools there, and its other kernels add in 16 bits, which
 loses summands of large windows. A max pool in bfloat16 adds nothing, and neither does its gradient if windows do not
-overlap, so these need no float32.
+overlap, so these need no float32. In 3D, TensorFlow's own kernel gives the gradient of a max pool to all of the largest
+voxels of a window. Where oneDNN does not replace this kernel, other kernels are used; one such place is bfloat16 on
+CPUs without AVX-512.
 """
 
 import functools
@@ -13,6 +15,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from mtf_imaging.engine.meshes.portable import is_portable
@@ -85,7 +88,9 @@ def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Se
     if len(ksize) == 1:
         dx = max_pool_grad(tf.expand_dims(x, 1), tf.expand_dims(dy, 1), [1, *ksize], [1, *strides])
         return tf.squeeze(dx, [1])
-    if _needs_float32(x.dtype, adds=any(s < k for k, s in zip(ksize, strides, strict=True))):
+    adds = any(s < k for k, s in zip(ksize, strides, strict=True))
+    is_3d_bfloat16 = len(ksize) == 3 and x.dtype == tf.bfloat16
+    if _needs_float32(x.dtype, adds) or (is_3d_bfloat16 and not _takes_one_voxel(x.dtype)):
         # Without this dependency, TensorFlow merges this copy with the pool's copy, and keeps it until this gradient.
         with tf.control_dependencies([dy]):
             wide_x = tf.cast(x, tf.float32)
@@ -93,11 +98,44 @@ def max_pool_grad(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Se
     if _needs_taps(x, ksize):
         gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(x, ksize, strides)]
         return _add_taps(x.shape, ksize, strides, gradients)
+    if len(ksize) == 3 and not _takes_one_voxel(x.dtype):
+        return _grad_of_planes(x, dy, ksize, strides)
+    return _grad_of_kernel(x, dy, ksize, strides)
+
+
+def _grad_of_kernel(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the gradient of a 2D or 3D max pool with respect to `x`, by TensorFlow's kernel."""
     fn = tf.raw_ops.MaxPoolGrad if len(ksize) == 2 else tf.raw_ops.MaxPool3DGrad
     # The pool is repeated next to its gradient, and TensorFlow merges equal nodes. TensorFlow uses oneDNN's gradient,
     # which breaks ties in favor of the first voxel, only if it sees both operations.
     y = max_pool(x, ksize, strides)
     return fn(orig_input=x, orig_output=y, grad=dy, ksize=_around(ksize), strides=_around(strides), padding="VALID")
+
+
+@functools.cache
+def _takes_one_voxel(dtype: tf.DType) -> bool:
+    """Returns whether TensorFlow's 3D kernel gives the gradient of a max pool to one of equal voxels.
+
+    This depends on the CPU and on oneDNN, so it is found out once for each dtype. GPUs have kernels of their own.
+    """
+    if tf.config.get_visible_devices("GPU"):
+        return True
+    shape, window = [1, 2, 2, 2, 1], [2, 2, 2]
+    with tf.Graph().as_default(), tf.compat.v1.Session() as session:
+        x, dy = tf.compat.v1.placeholder(dtype, shape), tf.compat.v1.placeholder(dtype, [1] * 5)
+        voxels = tf.math.count_nonzero(_grad_of_kernel(x, dy, window, window))
+        return bool(session.run(voxels, {x: np.ones(shape), dy: np.ones([1] * 5)}) == 1)
+
+
+def _grad_of_planes(x: tf.Tensor, dy: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
+    """Returns the gradient of a 3D max pool, which is the maximum of 2D max pools of its planes."""
+    planes = tf.reshape(x, [x.shape[0] * x.shape[1], *x.shape[2:]])
+    y = max_pool(planes, ksize[1:], strides[1:])
+    rows = tf.reshape(y, [*x.shape[:2], *y.shape[1:]])
+    along = [ksize[0], 1, 1], [strides[0], 1, 1]
+    gradients = [tf.where(first, dy, tf.zeros_like(dy)) for first in _first_largest(rows, *along)]
+    dy = tf.reshape(_add_taps(rows.shape, *along, gradients), y.shape)
+    return tf.reshape(max_pool_grad(planes, dy, ksize[1:], strides[1:]), x.shape)
 
 
 def take_largest(x: tf.Tensor, values: tf.Tensor, ksize: Sequence[int], strides: Sequence[int]) -> tf.Tensor:
