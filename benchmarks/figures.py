@@ -6,7 +6,7 @@
 Each score is a mean over at least three seeds with its range. `benchmarks.resolution_study`, `benchmarks.context_study`
 and `benchmarks.learning` run the trainings, so this command resumes after an interruption. It keeps the scores of all
 runs in docs/figures/ and builds the tables and the figures of the documentation from these files. FOLDER contains LiTS
-cases in train/ and held-out cases in test/; real CTs take 6 more hours.
+cases in train/ and held-out cases in test/; real CTs take 7 more hours.
 """
 
 import argparse
