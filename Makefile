@@ -11,7 +11,7 @@
 # make audit             compares the installed packages with the known vulnerabilities, which needs the network
 # make mutants           runs the fast tests on faulty versions of the code: 30 minutes on 2 cores
 # make figures           measures every Dice score of the documentation, into figures/: about 9 hours on 2 cores
-# make figures REAL_CT=folder  includes the scores of real CTs, 4 more hours; the folder contains train/ and test/
+# make figures REAL_CT=folder  includes the scores of real CTs, 7 more hours; the folder contains train/ and test/
 # make lint              runs ruff, mypy and codespell, and compares the size of the code with its ledger
 # make size              prints lines of code, refusals and parameters of each folder
 # make docs              builds the documentation site into site/html, without the network; a warning is an error

@@ -6,7 +6,7 @@
 Each score is a mean over at least three seeds with its range. `benchmarks.resolution_study`, `benchmarks.context_study`
 and `benchmarks.learning` run the trainings, so this command resumes after an interruption. It keeps the scores of all
 runs in docs/figures/ and builds the tables and the figures of the documentation from these files. FOLDER contains LiTS
-cases in train/ and held-out cases in test/; real CTs take 4 more hours.
+cases in train/ and held-out cases in test/; real CTs take 7 more hours.
 """
 
 import argparse
@@ -22,7 +22,7 @@ from benchmarks.context_study import table as context_table
 from benchmarks.context_study.contenders import WHOLE
 from benchmarks.learning import table as learning_table
 from benchmarks.learning.cases import lost_sizes
-from benchmarks.learning.contenders import ALL
+from benchmarks.learning.contenders import ALL, SPACING
 from benchmarks.resolution_study import MASKS, Run, dice_values
 from benchmarks.tables import markdown, mean_and_range
 
@@ -30,7 +30,7 @@ ROOT = Path(__file__).parents[1]
 FIGURES, PICTURES = ROOT / "docs/figures", ROOT / "docs/pictures"
 CONTEXT = ("context", "context_real_ct")  # the context studies
 RESOLUTION = ("resolution", "resolution_large")  # the studies of resolution on phantoms
-SPACINGS = {mm: f"learning_{mm}mm.csv" for mm in ("6", "4")} | {"3": learning_table.CASES, "2": "learning_2mm.csv"}
+SPACINGS = {mm: f"learning_{mm}mm.csv" for mm in ("6", "4", "3", "2", "1.5")} | {SPACING: learning_table.CASES}
 _EVIDENCE = ROOT / "docs/evidence"
 _LEARNING = ("wide", "test", "cases", "thresholds", "thresholds_phantoms", "choices", "headers")
 PAGES = {  # {table: pages}
@@ -80,7 +80,7 @@ def measure(output_dir: Path, real_ct_dir: Path | None) -> None:
         _context("context_real_ct", output_dir, *_context_of(real_ct_dir, output_dir))
         _learning("cases", real_ct_dir, output_dir)
         _learning("folds", real_ct_dir, output_dir, *_ON_FOLDS)
-        for mm in ("6", "4", "2"):
+        for mm in (mm for mm in SPACINGS if mm != SPACING):
             words = ["--contenders", "documented", "--seeds", "1,2,3", "--spacing", mm]
             _learning(f"{mm}mm", real_ct_dir, output_dir, *words)
 

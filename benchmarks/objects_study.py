@@ -34,7 +34,8 @@ from mtf_imaging.kinds.objects.scenes import CATEGORIES, make_object_scene
 JOB = str(Path(__file__).with_suffix(".gin"))
 TABLE = "objects.csv"
 MEASURES = {"ap_small": "AP of small objects", "ap_medium": "AP of medium objects", "ap50": "AP50", "ap": "AP"}
-BEFORE = {"ap_small_before": "AP of small objects, before the last steps"}
+BEFORE = "ap_small_before"
+COLUMNS = {BEFORE: "AP of small objects, before the last steps"} | MEASURES
 SIDE, TILE = 1280, 160  # pixels
 _SCENES = 16  # the tiles of an image that have objects, at most 6 each; COCO scores 100 detections per image
 _SLICE = 640  # pixels of an image on a processor, along each axis
@@ -103,9 +104,9 @@ def text(runs: Sequence[Run]) -> str:
     rows = []
     for size in sorted({run["size"] for run in runs}):
         own = [run for run in runs if run["size"] == size]
-        scores = (mean_and_range([run[measure] for run in own]) for measure in BEFORE | MEASURES)
+        scores = (mean_and_range([run[measure] for run in own]) for measure in COLUMNS)
         rows.append([f"{size} x {size}", str(len(own)), *scores])
-    return markdown(["image", "seeds", *(BEFORE | MEASURES).values()], rows)
+    return markdown(["image", "seeds", *COLUMNS.values()], rows)
 
 
 def _scores(folder: Path, images: Path, **job) -> dict[str, float]:
@@ -148,7 +149,7 @@ def main() -> None:
             last = job | {"initial_weights": before / "model", "frozen": "*moving_*"}
             scores = _scores(after, images, seed=seed, gin_param=[*params, *_LAST_STEPS], **last)
             run = {measure: scores[measure] for measure in MEASURES}
-            runs.append({"size": size, "seed": seed, "ap_small_before": first["ap_small"]} | run)
+            runs.append({"size": size, "seed": seed, BEFORE: first["ap_small"]} | run)
             write_rows(out / TABLE, list(runs[0]), runs)
     print(f"\n{text(runs)}")
 

@@ -119,6 +119,8 @@ def rule(kind: object, bounds: Bounds) -> str:
     if isinstance(kind, types.UnionType):
         return ", or ".join(rule(each, bounds) for each in kind.__args__)
     if kind in (int, float):
+        if bounds.least == bounds.most:
+            return f"{bounds.most:g}"
         least = bounds.least if bounds.least is not None else 1 if kind is int else None
         limits = ["above 0"] if least is None else [f"of at least {least}"] * (least > -math.inf)
         limits += [f"at most {bounds.most}"] * (bounds.most < math.inf)

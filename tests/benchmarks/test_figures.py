@@ -32,6 +32,11 @@ def test_every_score_has_three_seeds(name):
         assert len({run["seed"] for run in runs if run["resolution"] == resolution}) >= 3
 
 
+def test_every_voxel_size_has_three_seeds():
+    for name in figures.SPACINGS.values():
+        assert len(learning_table.read(figures.FIGURES / name)[learning_table.BASELINE]) >= 3
+
+
 def test_the_scores_of_the_demo_are_read_from_its_runs(tmp_path):
     for seed, liver, lesion in ((10, 0.5, 0.25), (9, 0.75, 0.5), (2, 1.0, 0.75)):
         scores = {"liver": {"dice": liver}, "lesion": {"dice": lesion}}
